@@ -31,9 +31,10 @@ from frazil.rows.decoder import has_value
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
-from frazil.upsert.change_rows import ChangeRows, rank
+from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, load_ranked
 from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.read_changes import refuse
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -270,7 +271,7 @@ class Draft:
         #: The report of a task with these changes; empty before `finish`.
         self.report = TaskReport(table=target.name)
         self.writer = FileWriter(target)
-        self._rows = ChangeRows(target, self.topics)
+        self._rows = collect_changes(target, self.topics)
         self._ranked: list[Ranked] = []
 
     @property

@@ -47,6 +47,7 @@ from frazil.dead_letters.superseded import (
     are_marked,
     by_table,
     not_reached,
+    of_merged,
     staying,
     with_log,
 )
@@ -125,6 +126,11 @@ def replace_rows(
     raise endless_changes(table)
 
 
+def is_merging(target: TableTarget) -> bool:
+    """Returns whether all records of a key are merged into its row, and not only the latest is its row."""
+    return target.changes is not None and bool(target.changes.merge)
+
+
 class _Judge:
     """Decides, for one version of the table, which keys keep their row, and which dead letters therefore remain."""
 
@@ -145,6 +151,18 @@ class _Judge:
         keys, draft = changes.take(latest.last), self._draft
         live = np.zeros(len(keys), np.bool_)
         live[live_rows.keys()] = True
+        if is_merging(draft.target):
+            verdicts = of_merged(draft.target, keys, draft.changes, draft.topics, self.progress.offsets)
+        else:
+            verdicts = self._of_latest(changes, latest, live_rows, live)
+        late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
+        self.mismatches = {**draft.mismatches, **late}
+        self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())
+        return np.asarray(verdicts != APPLY, np.bool_)
+
+    def _of_latest(self, changes: Ranked, latest: LatestChanges, live_rows: Found, live: Bools) -> Verdicts:
+        """Returns the verdicts per key where the latest change of a key is its row."""
+        keys, draft = changes.take(latest.last), self._draft
         verdicts = by_table(draft.target, draft.topics, self._only_topic, keys, live_rows)
         verdicts = not_reached(verdicts, draft.topics, keys, live, self.progress.offsets)
         if (verdicts >= ASK).any():
@@ -153,10 +171,7 @@ class _Judge:
         is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & (~live | are_marked(draft.target, live_rows, len(keys)))
         if self._remaining is not None and is_new.any():
             verdicts[is_new] = self._remaining.verdicts(changes, latest)[is_new]
-        late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
-        self.mismatches = {**draft.mismatches, **late}
-        self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())
-        return np.asarray(verdicts != APPLY, np.bool_)
+        return verdicts
 
     def _ask(self, changes: Ranked, latest: LatestChanges, is_asked: Bools) -> Verdicts:
         if self._newer_changes is None:
@@ -242,7 +257,7 @@ class _Replacing:
             )
 
     def _newer_changes(self, draft: Draft) -> NewerChanges | None:
-        if self._topic_readers is None or not draft.report.changes.touched:
+        if self._topic_readers is None or not draft.report.changes.touched or is_merging(draft.target):
             return None
         files = self._catalog.scan(self._dead_letters.state.name).files
         dead_letters, unread = self._places(files), self._places(files, Selection(ErrorClass.CRASHES_DECODER))

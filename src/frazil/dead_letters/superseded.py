@@ -127,6 +127,23 @@ def _by_arrival(
     return verdicts
 
 
+def of_merged(target: TableTarget, keys: Ranked, changes: Ranked, topics: Sequence[str], offsets: Offsets) -> Verdicts:
+    """Returns per key the verdict on the dead letters that are merged into its row, int8 `(n_keys,)`: APPLY in any order,
+    UNKNOWN where one is beyond the table's progress, as in `not_reached`, or deletes the row, whose records may be
+    newer. changes: all dead letters.
+    """
+    verdicts = np.full(len(keys), APPLY, np.int8)
+    places = zip(changes.source.tolist(), changes.partition.tolist(), strict=True)
+    ends = [offsets.get(topics[source], {}).get(partition, 0) for source, partition in places]
+    assert target.changes is not None
+    is_waiting = changes.offset >= np.array(ends, np.int64)
+    if not target.changes.retracts:
+        is_waiting |= changes.ops == DELETE
+    numbers = numbers_of_keys(KeySet(keys.keys), changes)
+    verdicts[numbers[is_waiting & (numbers >= 0)]] = UNKNOWN
+    return verdicts
+
+
 def not_reached(verdicts: Verdicts, topics: Sequence[str], keys: Ranked, live: Bools, offsets: Offsets) -> Verdicts:
     """Returns the verdicts with UNKNOWN for dead letters beyond the table's progress: the table was rolled back and
     will read them again, or their topic was recreated and offsets are meaningless. live: which keys have rows. offsets:

@@ -120,6 +120,8 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
             "mode": "append",
             "key_columns": (),
             "deletes": "hard",
+            "merge": (),
+            "dedupe": None,
             "changelog": kind_of != "none",
             "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),

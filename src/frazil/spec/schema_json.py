@@ -68,6 +68,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "infer": settings.InferSpec,
     "flatten": settings.FlattenSpec,
     "atomic": settings.AtomicSpec,
+    "dedupe": settings.DedupeSpec,
     "envelope": settings.EnvelopeSpec,
     "column": settings.ColumnSpec,
     "protect_rule": settings.ProtectRule,

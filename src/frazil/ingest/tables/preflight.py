@@ -50,6 +50,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.file_formats import check_properties
 
 
@@ -162,7 +163,9 @@ def _check_declared(table: Table) -> None:
 def refuse_columns(table: Table, schema: Schema) -> None:
     """Raises SpecError where a table with this schema cannot be an upsert table."""
     if table.spec.changes.mode == "upsert":
-        check_columns(target_of(table, schema), ())
+        target = target_of(table, schema)
+        check_columns(target, ())
+        check_functions(target)
 
 
 _SHOWN_DEFAULTS = 5

@@ -37,6 +37,7 @@ from frazil.ingest.tables.settings import (
     program_of,
     protection_of,
     query_columns,
+    with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
@@ -63,6 +64,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec
 from frazil.spec.steps import metadata_names
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
 PROTECT_KEY_ID = "protect-key-id"
@@ -298,6 +300,7 @@ class QueryTables:
                 raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
+        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
@@ -429,6 +432,7 @@ class QueryTables:
             if protection is not None:
                 refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         if protection is not None and stage is not None:

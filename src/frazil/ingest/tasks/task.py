@@ -43,6 +43,9 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.dedupe.id_rows import IdRows
+from frazil.upsert.merge.part_rows import PartRows, collect_changes
+from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.read_changes import IncompleteUpdates, check_keys, read_upserts
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
@@ -158,8 +161,8 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     if target.source is None:
-        return check_keys, run_package_stages, refuse_unstorable, protect_metadata
-    return run_query, drop_unread, run_package_stages, refuse_unstorable, protect_metadata
+        return check_keys, refuse_unmergeable, run_package_stages, refuse_unstorable, protect_metadata
+    return run_query, refuse_unmergeable, drop_unread, run_package_stages, refuse_unstorable, protect_metadata
 
 
 def read_records(
@@ -222,7 +225,7 @@ class TableRun:
     #: The topics that feed the table.
     topics: tuple[str, ...]
     #: The buffered changes of an upsert table; None before the first.
-    changes: ChangeRows | None = None
+    changes: ChangeRows | PartRows | None = None
     #: Writes the data files; None before the first row.
     writer: FileWriter | None = None
     #: Names of two partitions, where rows have more partitions than one batch may write.
@@ -243,6 +246,8 @@ class TableRun:
         self.key_update_parts = IncompleteUpdates(self.target.known.abandoned, self.target.known.applied_early)
         self.last_deletes = LastDeletes(self.target.known.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
+        #: What identifies the rows of a table without duplicates; None for other tables.
+        self.ids = IdRows(self.target, self.topics) if self.target.dedupe is not None else None
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
     @property
@@ -390,10 +395,12 @@ class TableRun:
         writer, kept = self._own_writer(), changes.without_refused()
         records = pick({name: columns[name] for name in columns.keys() & self.row_fields}, kept.records)
         rows = shape_rows(self.target, kept, records)
+        if self.ids is not None:
+            rows = self.ids.take(topic, rows, records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
             if self.changes is None:
-                self.changes = ChangeRows(self.target, self.topics)
+                self.changes = collect_changes(self.target, self.topics)
             self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
         elif rows.num_rows:
             writer.write(rows)
@@ -420,6 +427,8 @@ class TableRun:
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in data), left[2]),)
                 touched += self.first_tombstones.kept()
+                if self.ids is not None:
+                    touched = self.ids.finish(data)
                 dead_letters = self.dead_letters.finish()
         if not self.is_writing or ends or unpaired:
             self.abandon()
