@@ -26,6 +26,7 @@ from frazil.name_case import Spellings
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
 from frazil.spec.syntax.problems import Mistake
+from frazil.spec.syntax.units import duration_text
 from frazil.spec.table_forms import ALL_COLUMNS
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
@@ -72,6 +73,23 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
     if table.changes.dedupe is not None and table.changes.dedupe.within_s is not None and "timestamp" not in metadata:
         settings["metadata"] = {**metadata, "timestamp": METADATA_COLUMNS["timestamp"]}
     return settings
+
+
+def describe_state(table: TableSpec) -> Iterator[str]:
+    """Yields how rows are made of more than their own record, a line for each setting."""
+    changes = table.changes
+    if is_merging(table):
+        functions = dict(changes.merge)
+        others = functions.pop(ALL_COLUMNS, "latest")
+        named = [f"{function} of {name}" for name, function in functions.items() if function != "count"]
+        named += [f"{name} counts records" for name, function in functions.items() if function == "count"]
+        keys = ", ".join(changes.key_columns) or "the record's key"
+        taken_off = "; changes are taken off and put on" if retracts(table) else ""
+        yield f"merges records by {keys}: {', '.join((*named, f'{others} of other columns'))}{taken_off}"
+    if changes.dedupe is not None:
+        within = changes.dedupe.within_s
+        reach = f" at most {duration_text(within)} apart" if within is not None else ""
+        yield f"drops records with the same {', '.join(changes.dedupe.by)}{reach}"
 
 
 def check_merge(table: TableSpec) -> Iterator[Mistake]:
@@ -131,11 +149,11 @@ def _check_order(table: TableSpec) -> Iterator[Mistake]:
     functions = dict(table.changes.merge)
     of_order = functions.get(order_by, functions.get(ALL_COLUMNS, "latest"))
     if of_order not in _OF_ORDER:
-        message = f"`merge` makes `{of_order}` of `{order_by}`, which orders the records: late ones could not be told"
+        message = f"`merge` makes `{of_order}` of `{order_by}`, which orders the records: the latest would be unknown"
         yield Mistake("merge", message, f"write `{order_by}: latest`, or let another column order the records")
     for name, function in table.changes.merge:
         if function in _BY_ORDER_NOT and name != order_by:
-            message = f"`{function}` of a late record cannot be told: a row has no `{order_by}` for each of its values"
+            message = f"`{function}` of late records is unknown: a row has no `{order_by}` for each of its values"
             remedy = (
                 "leave `order_by` out, so that records count in the order of their offsets, or write `latest`, `min`"
             )
@@ -150,7 +168,7 @@ def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
             remedy = f"write one of: {', '.join(RETRACTABLE)}; or merge a changelog table's rows in a query"
             yield Mistake(("merge", name) if name else "merge", message, remedy)
     if all(function != "count" for _, function in changes.merge):
-        message = "`merge` takes deleted rows off, and no `count` says when none is left"
+        message = "`merge` takes deleted rows off, and no `count` shows when none is left"
         yield Mistake("merge", message, "add one, such as `merge: {rows: count}`: a row whose count is 0 is deleted")
     if not changes.key_columns:
         message = "`merge` of changes needs the columns to group by, and the table names no `key_columns`"

@@ -86,7 +86,7 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
         ),
         (
             f"{_UPSERT}, order_by: at, merge: {{n: first}}",
-            "`first` of a late record cannot be told: a row has no `at` for each of its values",
+            "`first` of late records is unknown: a row has no `at` for each of its values",
             "leave `order_by` out",
         ),
         (
@@ -96,7 +96,7 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
         ),
         (
             f"{_CHANGES}, merge: {{n: sum}}",
-            "`merge` takes deleted rows off, and no `count` says when none is left",
+            "`merge` takes deleted rows off, and no `count` shows when none is left",
             "add one, such as `merge: {rows: count}`: a row whose count is 0 is deleted",
         ),
         (

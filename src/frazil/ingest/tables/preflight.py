@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyiceberg.partitioning import PartitionSpec
@@ -50,7 +51,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.merge.functions import check_functions
+from frazil.upsert.merge.functions import check_functions, missing_columns
 from frazil.write.file_formats import check_properties
 
 
@@ -187,8 +188,19 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         field_in_image(spec),
         *metadata,
         moments_as_partitions(spec, schema),
+        unmerged_columns(table, schema),
     )
     return [words for words in own if words]
+
+
+def unmerged_columns(table: Table, schema: Schema) -> str:
+    """Returns a warning for columns that `merge` names and the table does not have; empty without such a column."""
+    if not table.spec.changes.merge or not schema.fields:
+        return ""
+    names = missing_columns(replace(target_of(table), schema_json=schema.model_dump_json()))
+    if not names:
+        return ""
+    return f"`merge` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
 
 
 _IMAGES = {"debezium": ("after", "before"), "canal": ("data", "old")}

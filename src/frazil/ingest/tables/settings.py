@@ -145,13 +145,13 @@ def with_counts(spec: TableSpec, query: Query) -> Query:
     names = [name for name, function in spec.changes.merge if function == "count" and fold_case(name) not in made]
     if not names:
         return query
-    program, one = program_of(query), Literal(1, arrow_type(LongType()))
+    program, number = program_of(query), Literal(1, arrow_type(LongType()))
     stages = list(program.stages)
     last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))
     stage = stages[last]
     assert isinstance(stage, Project)
-    stages[last] = Project((*stage.columns, *((name, one) for name in names)))
-    output = (*program.output, *(Field(name, one.type) for name in names))
+    stages[last] = Project((*stage.columns, *((name, number) for name in names)))
+    output = (*program.output, *(Field(name, number.type) for name in names))
     columns = (Column(name, LongType(), False, frozenset()) for name in names)
     return replace(
         query, columns=(*query.columns, *columns), program=replace(program, stages=tuple(stages), output=output)

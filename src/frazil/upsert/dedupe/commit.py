@@ -217,8 +217,10 @@ def _find(target: TableTarget, dedupe: Dedupe, batch: _Batch, stored: Found) -> 
         stored_times = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
     are_stored = np.r_[np.ones(stored_codes.size, np.bool_), np.zeros(batch.codes.size, np.bool_)]
     within = None if dedupe.within_ms is None else dedupe.within_ms * _US_PER_MS
-    found = find_duplicates(np.r_[stored_codes, batch.codes], np.r_[stored_times, batch.times], are_stored, within)
-    return found[stored_codes.size :]
+    are_duplicates = find_duplicates(
+        np.r_[stored_codes, batch.codes], np.r_[stored_times, batch.times], are_stored, within
+    )
+    return are_duplicates[stored_codes.size :]
 
 
 def _own_rows(target: TableTarget, dedupe: Dedupe, batch: _Batch, is_wanted: Bools) -> list[tuple[LiveFile, Ints]]:

@@ -22,9 +22,9 @@ def find_duplicates(codes: Ints, times: Ints, are_stored: Bools, within: int | N
     again once `within` has passed since it was kept.
     """
     order = np.argsort(codes, kind="stable")
-    found = np.empty(codes.size, np.bool_)
-    found[order] = _walk(codes[order], times[order], are_stored[order], -1 if within is None else within)
-    return found
+    are_duplicates = np.empty(codes.size, np.bool_)
+    are_duplicates[order] = _walk(codes[order], times[order], are_stored[order], -1 if within is None else within)
+    return are_duplicates
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -15,22 +15,22 @@ from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.arrow import Ints, Records, one_array, pick
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.deduplicate import dump_table
-from frazil.upsert.merge.fold import FILLED, FRESH, KEY, PLACES, PUT, Folding, group_parts, limb_names
 from frazil.upsert.merge.functions import ADDING, merged_columns
+from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names
 from frazil.upsert.merge.sums import split
 from frazil.upsert.records.read_changes import keys_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
-_FOLD_AT = 250_000
+_COMBINE_AT = 250_000
 CUT = "\x00cut"
 """Column of a task's parts: whether the part is the place of a truncate, before which no record counts. bool."""
 
 
-def folding_of(target: TableTarget) -> Folding:
+def merging_of(target: TableTarget) -> Merging:
     """Returns how the parts of a table are merged."""
     assert target.changes is not None
-    return Folding(merged_columns(target), target.changes.order_by)
+    return Merging(merged_columns(target), target.changes.order_by)
 
 
 class PartRows:
@@ -39,8 +39,8 @@ class PartRows:
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target = target
         self._topics = topics
-        self._folding = folding_of(target)
-        self._folded: pa.Table | None = None
+        self._merging = merging_of(target)
+        self._combined: pa.Table | None = None
         self._parts: list[pa.Table] = []
         self._pending = 0
         self._count = 0
@@ -65,25 +65,25 @@ class PartRows:
             if not self._target.changes.is_one_partition:
                 self.unplaced |= {(topic, *place) for place in of_truncates}
             else:
-                self._folded, self._parts, self._pending = None, [], 0
+                self._combined, self._parts, self._pending = None, [], 0
                 self._cut = (source, *of_truncates[-1], 0)
             kept = np.arange(changes.ops.size) > truncates[-1]
             taken = np.flatnonzero(kept)
             rows, changes, records = rows.take(pa.array(taken)), changes.only(kept), pick(records, taken)
         self._count += changes.ops.size
         if changes.ops.size:
-            self._parts.append(parts_of(self._target, self._folding, source, rows, changes, records))
+            self._parts.append(parts_of(self._target, self._merging, source, rows, changes, records))
             self._pending += changes.ops.size
-        folded_count = 0 if self._folded is None else len(self._folded)
+        combined_count = 0 if self._combined is None else len(self._combined)
         # With mostly new keys, growing lots keep the total work small.
-        if self._pending >= max(_FOLD_AT, folded_count):
-            self._fold()
+        if self._pending >= max(_COMBINE_AT, combined_count):
+            self._combine()
 
     def finish(self, _: FileWriter) -> tuple[str, str, int]:
         """Returns the parts serialized as text, no buffered rows, and the number of changes taken."""
-        self._fold()
-        parts = self._folded
-        self._folded = None
+        self._combine()
+        parts = self._combined
+        self._combined = None
         if parts is None and self._cut is None:
             return "", "", 0
         tables = [] if parts is None else [parts.append_column(CUT, pa.array(np.zeros(len(parts), np.bool_)))]
@@ -91,20 +91,20 @@ class PartRows:
             tables.append(self._cut_part())
         return dump_table(pa.concat_tables(tables)), "", max(1, self._count)
 
-    def _fold(self) -> None:
+    def _combine(self) -> None:
         if not self._parts:
             return
-        earlier = [self._folded] if self._folded is not None else []
+        earlier = [self._combined] if self._combined is not None else []
         parts = pa.concat_tables([*earlier, *self._parts]).combine_chunks()
         self._parts, self._pending = [], 0
-        self._folded = self._folding.fold(parts, *group_parts(parts, by_partition=True))
+        self._combined = self._merging.combine(parts, *group_parts(parts, by_partition=True))
 
     def _cut_part(self) -> pa.Table:
         """Returns a part without a key that is the place of the last truncate."""
         assert self._cut is not None
         schema = self._target.arrow_schema
         rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], names=schema.names)
-        empty = part_table(self._target, self._folding, rows, None)
+        empty = part_table(self._target, self._merging, rows, None)
         flags = {name: pa.array([False]) for name in (FRESH, FILLED, PUT)} | {CUT: pa.array([True])}
         numbers = {name: pa.array([number], pa.int64()) for name, number in zip(PLACES, self._cut, strict=True)}
         for name, values in {**numbers, **flags}.items():
@@ -119,14 +119,14 @@ def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | 
 
 
 def parts_of(
-    target: TableTarget, folding: Folding, source: int, rows: pa.Table, changes: Changes, records: Records
+    target: TableTarget, merging: Merging, source: int, rows: pa.Table, changes: Changes, records: Records
 ) -> pa.Table:
     """Returns each change as a part. source: the number of the topic. rows: one per change, in the schema of the files."""
     assert target.changes is not None
     count, is_put = changes.ops.size, changes.ops == UPSERT
     is_taken_off = (changes.ops == DELETE) & target.changes.retracts
     signs = np.where(is_taken_off, -1, 1) if is_taken_off.any() else None
-    parts = part_table(target, folding, rows, signs)
+    parts = part_table(target, merging, rows, signs)
     numbers: dict[str, Ints] = {
         PLACES[0]: np.full(count, source, np.int64),
         PLACES[1]: np.asarray(records["partition"]).astype(np.int64),
@@ -139,15 +139,15 @@ def parts_of(
     return parts
 
 
-def part_table(target: TableTarget, folding: Folding, rows: pa.Table, signs: Ints | None) -> pa.Table:
+def part_table(target: TableTarget, merging: Merging, rows: pa.Table, signs: Ints | None) -> pa.Table:
     """Returns the keys and the values of rows as those of parts. signs: as for `sums.split`."""
     assert target.changes is not None
     arrays = {f"{KEY}{n}": key for n, key in enumerate(keys_of(target, rows))}
-    for column in folding.columns:
+    for column in merging.columns:
         values = one_array(rows[column.name])
         if column.function in ADDING:
             if target.changes.retracts:
-                # Nobody could tell whether a sum from which all is taken off has had a value.
+                # Whether a sum from which all values are taken off has had a value is unknown.
                 values = pc.coalesce(values, pa.scalar(0).cast(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
         else:

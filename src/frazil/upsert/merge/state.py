@@ -16,9 +16,9 @@ from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, Hits
-from frazil.upsert.merge.fold import FILLED, FRESH, PLACES, PUT, Folding, group_parts, keys_in, limb_names
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
-from frazil.upsert.merge.part_rows import CUT, folding_of, part_table
+from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
+from frazil.upsert.merge.parts import FILLED, FRESH, PLACES, PUT, Merging, group_parts, keys_in, limb_names
 from frazil.upsert.merge.sums import join
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.write.target import TableTarget
@@ -38,15 +38,15 @@ def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
     """
     texts = [touched.keys for touched in report.changes.touched]
     parts, is_emptied = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
-    folded = folding_of(target).fold(parts, *group_parts(parts, by_partition=False)) if len(parts) else parts
-    count = len(folded)
-    places = [np.asarray(one_array(folded[name])) for name in PLACES]
-    ops = np.where(np.asarray(one_array(folded[FILLED])), UPSERT, DELETE).astype(np.int8)
+    combined = merging_of(target).combine(parts, *group_parts(parts, by_partition=False)) if len(parts) else parts
+    count = len(combined)
+    places = [np.asarray(one_array(combined[name])) for name in PLACES]
+    ops = np.where(np.asarray(one_array(combined[FILLED])), UPSERT, DELETE).astype(np.int8)
     every = np.arange(count)
-    is_fresh = np.asarray(one_array(folded[FRESH]))
+    is_fresh = np.asarray(one_array(combined[FRESH]))
     return MergedChanges(
         target,
-        Ranked(keys_in(folded), ops, places[0], places[1], places[2], places[3], np.zeros(count, np.bool_)),
+        Ranked(keys_in(combined), ops, places[0], places[1], places[2], places[3], np.zeros(count, np.bool_)),
         np.zeros(count, np.int64),
         [0, count],
         LatestChanges(every, is_fresh, every, every, 0 if is_emptied else -1),
@@ -54,7 +54,7 @@ def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
         [None],
         sum(touched.change_count for touched in report.changes.touched),
         "",
-        folded,
+        combined,
     )
 
 
@@ -81,9 +81,9 @@ class _State:
     keys: Ints
 
 
-def merged_rows(batch: MergedChanges, found: Found, late: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
+def merged_rows(batch: MergedChanges, live_rows: Found, late: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
     """Yields the merged rows of a batch, in the schema of the files, and the places of their changes, in the form of
-    `complete_buffered`. found: the live rows of the keys. late: the keys whose row stays as it is.
+    `complete_buffered`. live_rows: of the keys. late: the keys whose row stays as it is.
 
     Raises: OSError where the store fails; SpecError where a value does not fit its column.
     """
@@ -91,45 +91,45 @@ def merged_rows(batch: MergedChanges, found: Found, late: Bools) -> Iterator[tup
     parts, count = batch.parts, len(batch.ranked)
     if not count:
         return
-    folding = folding_of(batch.target)
-    state = _read_state(batch, folding, found)
+    merging = merging_of(batch.target)
+    state = _read_state(batch, merging, live_rows)
     if state is not None:
         codes = np.concatenate([state.keys, np.arange(count)])
-        parts = folding.fold(pa.concat_tables([state.parts, parts]).combine_chunks(), codes, count)
-        if batch.keeps_latest and not folding.order_by:
-            parts = _keeping_latest(folding, state, parts)
-    rows, is_left = _rows_of(batch, folding, parts)
+        parts = merging.combine(pa.concat_tables([state.parts, parts]).combine_chunks(), codes, count)
+        if batch.keeps_latest and not merging.order_by:
+            parts = _keeping_latest(merging, state, parts)
+    rows, is_left = _rows_of(batch, merging, parts)
     is_row = (batch.ranked.ops == UPSERT) & is_left & ~late
     places = np.flatnonzero(is_row)
     if places.size:
         yield rows if is_row.all() else rows.take(pa.array(places)), places, 0
 
 
-def _read_state(batch: MergedChanges, folding: Folding, found: Found) -> _State | None:
+def _read_state(batch: MergedChanges, merging: Merging, live_rows: Found) -> _State | None:
     """Returns the live rows that are merged with the batch; None where there are none."""
     needs_row = (batch.ranked.ops == UPSERT) & ~batch.latest.is_sure
-    hits = [mine for hit in found.hits if (mine := hit.only(needs_row[hit.keys])).rows.size]
+    hits = [mine for hit in live_rows.hits if (mine := hit.only(needs_row[hit.keys])).rows.size]
     if not hits:
         return None
     assert batch.parts is not None
     has_values = np.asarray(one_array(batch.parts[PUT]))
-    needed = _needed(folding, is_latest_needed=batch.keeps_latest or not has_values.all())
-    tables = [_live_parts(batch.target, folding, hit, needed) for hit in hits]
+    needed = _needed(merging, is_latest_needed=batch.keeps_latest or not has_values.all())
+    tables = [_live_parts(batch.target, merging, hit, needed) for hit in hits]
     return _State(pa.concat_tables(tables), np.concatenate([hit.keys for hit in hits]))
 
 
-def _needed(folding: Folding, *, is_latest_needed: bool) -> list[str]:
+def _needed(merging: Merging, *, is_latest_needed: bool) -> list[str]:
     """Returns the columns whose values in the table count."""
-    if folding.order_by or is_latest_needed:
-        return [column.name for column in folding.columns]
-    return [column.name for column in folding.columns if column.function != "latest"]
+    if merging.order_by or is_latest_needed:
+        return [column.name for column in merging.columns]
+    return [column.name for column in merging.columns if column.function != "latest"]
 
 
-def _live_parts(target: TableTarget, folding: Folding, hit: Hits, needed: Sequence[str]) -> pa.Table:
+def _live_parts(target: TableTarget, merging: Merging, hit: Hits, needed: Sequence[str]) -> pa.Table:
     values = dict(zip(needed, read_columns(target, hit.file, [(name,) for name in needed], hit.rows), strict=True))
     count, schema = hit.rows.size, target.arrow_schema
     arrays = [values[field.name] if field.name in values else pa.nulls(count, field.type) for field in schema]
-    parts = part_table(target, folding, pa.Table.from_arrays(arrays, names=schema.names), None)
+    parts = part_table(target, merging, pa.Table.from_arrays(arrays, names=schema.names), None)
     numbers = [np.full(count, _IN_TABLE), np.zeros(count, np.int64), np.zeros(count, np.int64), hit.rows]
     flags = {FRESH: np.zeros(count, np.bool_), FILLED: np.ones(count, np.bool_), PUT: np.ones(count, np.bool_)}
     for name, array in {**dict(zip(PLACES, numbers, strict=True)), **flags}.items():
@@ -137,11 +137,11 @@ def _live_parts(target: TableTarget, folding: Folding, hit: Hits, needed: Sequen
     return parts
 
 
-def _keeping_latest(folding: Folding, state: _State, parts: pa.Table) -> pa.Table:
+def _keeping_latest(merging: Merging, state: _State, parts: pa.Table) -> pa.Table:
     """Returns the parts with the latest values of the live rows: records that are replayed are older than these."""
     rows = np.full(len(parts), -1)
     rows[state.keys] = np.arange(state.keys.size)
-    for column in folding.columns:
+    for column in merging.columns:
         if column.function not in ("latest", "latest_non_null"):
             continue
         live = one_array(state.parts[column.name])
@@ -154,14 +154,14 @@ def _keeping_latest(folding: Folding, state: _State, parts: pa.Table) -> pa.Tabl
     return parts
 
 
-def _rows_of(batch: MergedChanges, folding: Folding, parts: pa.Table) -> tuple[pa.Table, Bools]:
+def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[pa.Table, Bools]:
     """Returns parts as rows in the schema of the files, and which of them have records left, bool `(n_rows,)`.
 
     Raises: SpecError where a sum does not fit its column, or a list has too many elements.
     """
     arrays, is_left, target = [], np.ones(len(parts), np.bool_), batch.target
     assert target.changes is not None
-    for column in folding.columns:
+    for column in merging.columns:
         if column.function in ADDING:
             values, is_over = join([one_array(parts[name]) for name in limb_names(column)], column.type)
             _refuse(batch, column, is_over, "the sum is larger than the type {} of the column", _OVERFLOW)

@@ -42,7 +42,7 @@ def limb_names(column: MergedColumn) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Folding:
+class Merging:
     """How the parts of a table are merged."""
 
     #: The columns of the table.
@@ -50,7 +50,7 @@ class Folding:
     #: The column that orders the records of a key; empty: their places do.
     order_by: str = ""
 
-    def fold(self, parts: pa.Table, codes: Ints, count: int) -> pa.Table:
+    def combine(self, parts: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Returns one part for each of `count` groups. codes: the group of each part, int64 `(n_parts,)`; a group has at
         least one.
         """
@@ -130,7 +130,7 @@ class _Groups:
 
 
 def _merged(column: MergedColumn, parts: pa.Table, groups: _Groups, latest: Ints) -> Mapping[str, pa.Array]:
-    """Returns the merged values of one column, by the names of the parts' columns. latest: see Folding."""
+    """Returns the merged values of one column, by the names of the parts' columns. latest: see Merging."""
     function = column.function
     if function in ADDING:
         names = limb_names(column)
