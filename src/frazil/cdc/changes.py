@@ -316,8 +316,7 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
         check.refuse(removals & (opened.record_kind == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE])
         check.refuse(removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER])
     if envelope.retracts:
-        is_update = change & np.isin(op, (UPDATE, REMOVE))
-        check.refuse(is_update & ((opened.record_kind == ROW) | ~opened.has_before), FAULTS[NO_BEFORE])
+        check.refuse(change & (op == UPDATE) & ((opened.record_kind == ROW) | ~opened.has_before), FAULTS[NO_BEFORE])
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:

@@ -46,6 +46,8 @@ _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
 _OF_ORDER = ("latest", "max")
 _EVENTS = ("cloudevents", "outbox")
+_WHOLE = ("debezium", "maxwell", "canal")
+"""The envelopes that have the whole row before an update."""
 _LIST_REMEDY = "make a list of the value, such as `select: select id, array(tag) as tags from records`"
 
 
@@ -107,6 +109,7 @@ def check_merge(table: TableSpec) -> Iterator[Mistake]:
     yield from _check_columns(table)
     yield from _check_order(table)
     if retracts(table):
+        yield from _check_source(table)
         yield from _check_retractions(table)
 
 
@@ -160,6 +163,25 @@ def _check_order(table: TableSpec) -> Iterator[Mistake]:
             yield Mistake(("merge", name) if name else "merge", message, f"{remedy} or `max`")
 
 
+def _check_source(table: TableSpec) -> Iterator[Mistake]:
+    """Yields an envelope, or a use of it, that does not have what is taken off."""
+    changes = table.changes
+    kind = changes.envelope.kind if changes.envelope is not None else ""
+    if kind not in _WHOLE:
+        what = "an operation in a field" if kind == "operation" else f"`envelope: {kind}`"
+        message = f"`merge` takes off the row before an update, and {what} does not have the whole of it"
+        yield Mistake("envelope", message, "merge records without `envelope`, or write `mode: upsert` without `merge`")
+    if changes.atomic is not None:
+        message = "`atomic` shows transactions whole, and `merge` does not keep them apart"
+        yield Mistake("atomic", message, "remove one of them")
+    if changes.order_by is not None:
+        message = "`order_by` has no effect on changes that are taken off and put on"
+        yield Mistake("order_by", message, "leave it out: changes are merged in the order of their offsets")
+    if changes.tombstones == "delete":
+        message = "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves"
+        yield Mistake("tombstones", message, "write `tombstones: ignore`, or remove it")
+
+
 def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
     changes = table.changes
     for name, function in changes.merge:
@@ -173,12 +195,6 @@ def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
     if not changes.key_columns:
         message = "`merge` of changes needs the columns to group by, and the table names no `key_columns`"
         yield Mistake("merge", message, "write `key_columns: [NAME]`")
-    if changes.order_by is not None:
-        message = "`order_by` has no effect on changes that are taken off and put on"
-        yield Mistake("order_by", message, "leave it out: changes are merged in the order of their offsets")
-    if changes.tombstones == "delete":
-        message = "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves"
-        yield Mistake("tombstones", message, "write `tombstones: ignore`, or remove it")
 
 
 def check_dedupe(table: TableSpec) -> Iterator[Mistake]:

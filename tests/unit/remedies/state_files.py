@@ -53,6 +53,16 @@ STATE = [
         f"{_CHANGES}, tombstones: ignore, merge: {{rows: count}}",
         f"{_CHANGES}, merge: {{rows: count}}",
     ),
+    tables(
+        f"{_UPSERT}, envelope: dms, merge: {{n: sum, rows: count}}",
+        f"{_UPSERT}, merge: {{n: sum, rows: count}}",
+        f"{_UPSERT}, envelope: dms",
+    ),
+    tables(
+        f"{_CHANGES}, atomic: transaction, merge: {{n: sum, rows: count}}",
+        f"{_CHANGES}, merge: {{n: sum, rows: count}}",
+        f"{_CHANGES}, atomic: transaction",
+    ),
     tables("dedupe: {within: 24h}", "dedupe: {by: [event_id], within: 24h}"),
     tables(f"{_UPSERT}, dedupe: {{by: [n]}}", _UPSERT, "dedupe: {by: [n]}"),
     tables(

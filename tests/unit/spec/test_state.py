@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from frazil.spec import json_schema
-from tests.unit.spec.pipeline_file import Load, Refuse, setting, with_table
+from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, setting, with_table
 
 _UPSERT = "mode: upsert, key_columns: [id]"
 _CHANGES = f"{_UPSERT}, envelope: debezium"
@@ -114,6 +114,16 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
             "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves",
             "write `tombstones: ignore`, or remove it",
         ),
+        (
+            f"{_UPSERT}, envelope: {{operation: op}}, merge: {{rows: count}}",
+            "`merge` takes off the row before an update, and an operation in a field does not have the whole of it",
+            "merge records without `envelope`, or write `mode: upsert` without `merge`",
+        ),
+        (
+            f"{_CHANGES}, atomic: transaction, merge: {{rows: count}}",
+            "`atomic` shows transactions whole, and `merge` does not keep them apart",
+            "remove one of them",
+        ),
         ("dedupe: {within: 24h}", "`dedupe` does not say which columns identify an event", "write `by: [event_id]`"),
         (f"{_UPSERT}, dedupe: {{by: [n]}}", "`dedupe` drops records that are in the table already", "remove one"),
         (
@@ -141,3 +151,12 @@ def test_what_cannot_be_merged_or_told_apart_is_refused(
 def test_what_is_merged_by_default_is_no_setting_of_a_table_that_appends(load: Load) -> None:
     text = with_table("mode: append") + "defaults: {mode: upsert, key_columns: [id], merge: {n: sum}}\n"
     assert setting(load(text).tables[0], "merge") == ()
+
+
+def test_the_table_of_the_rest_of_a_route_merges_nothing_and_has_no_count(load: Load) -> None:
+    route = "topic: a, by: k, to: 's.${k}', rest: s.rest, mode: upsert, key_columns: [id], tombstones: ignore"
+    spec = load(f"{HEAD}routes: [{{{route}, merge: {{n: sum, records: count}}}}]\n")
+    (rest,) = [table for table in spec.tables if table.name == "s.rest"]
+    assert setting(rest, "merge") == ()
+    assert rest.shape.columns == ()
+    assert [column.name for column in spec.routes[0].shape.columns] == ["records"]

@@ -121,3 +121,40 @@ def test_the_latest_value_is_that_of_the_newest_row_that_was_put_on(tmp_path: Pa
     source.delete(2)
     merging.catch_up()
     assert merging.table_rows("city", "amount", "orders", "name") == [("Bonn", 5, 1, "b")]
+
+
+def test_changes_of_maxwell_are_taken_off(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, _SETTINGS.replace("debezium", "maxwell"))
+
+    def send(kind: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> None:
+        others = {} if old is None else {"old": old}
+        merging.put({"database": "d", "table": "t", "type": kind, "ts": 1, "data": data, **others})
+
+    send("insert", _row(1, "Bonn", 5))
+    send("insert", _row(2, "Bonn", 7))
+    send("update", _row(1, "Ulm", 6), {"city": "Bonn", "amount": 5})
+    send("update", _row(2, "Bonn", 8), {"amount": 7})
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 8, 1), ("Ulm", 6, 1)]
+    send("delete", _row(1, "Ulm", 6))
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 8, 1)]
+
+
+def test_changes_of_canal_are_taken_off(tmp_path: Path) -> None:
+    settings = _SETTINGS.replace("debezium", "canal") + ", columns: {city: string, amount: long}"
+    merging = Merging(tmp_path, settings)
+
+    def send(kind: str, data: list[dict[str, Any]], old: list[dict[str, Any]] | None = None) -> None:
+        texts = [{name: None if value is None else str(value) for name, value in row.items()} for row in data]
+        names = {"database": "d", "table": "t", "pkNames": ["id"], "isDdl": False, "es": 1, "ts": 1}
+        types = {"mysqlType": {"id": "bigint", "city": "text", "amount": "bigint", "name": "text"}}
+        merging.put({"type": kind, "data": texts, "old": old, **names, **types})
+
+    send("INSERT", [_row(1, "Bonn", 5), _row(2, "Bonn", 7)])
+    send("UPDATE", [_row(1, "Ulm", 6), _row(2, "Bonn", 8)], [{"city": "Bonn", "amount": "5"}, {"amount": "7"}])
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 8, 1), ("Ulm", 6, 1)]
+    send("DELETE", [_row(1, "Ulm", 6)])
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 8, 1)]
