@@ -17,11 +17,13 @@ from frazil.catalog.port import Catalog, NotSent, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import SpecError, UnavailableError
 from frazil.report import Counts, TaskReport
-from frazil.schema.arrow import Bools, Ints, one_array
+from frazil.schema.arrow import Bools, Ints, is_every, one_array
 from frazil.types import Commit, DataFile, Progress, RowDelta, add_counts
 from frazil.upsert.commit import Attempt, commit_attempts
 from frazil.upsert.dedupe.decide import UNKNOWN_TIME, find_duplicates
 from frazil.upsert.dedupe.id_rows import KEY, OFFSET, PARTITION, PLACE, ROWS, SOURCE, TIME, are_known
+from frazil.upsert.dedupe.seen import hash_ids
+from frazil.upsert.dedupe.stored import may_be_stored
 from frazil.upsert.deduplicate import key_codes, load_table
 from frazil.upsert.lookup.delete_files import bits_of, write_deletes
 from frazil.upsert.lookup.live_rows import read_columns, retain_live_files
@@ -152,10 +154,12 @@ def _load(report: TaskReport) -> _Batch:
     ids = pa.concat_tables(tables).combine_chunks()
     columns = [np.asarray(one_array(ids[name])) for name in (SOURCE, PARTITION, OFFSET)]
     order = np.lexsort(columns[::-1])
-    ids, owner = ids.take(pa.array(order)), owner[order]
+    if not is_every(order, order.size):
+        ids, owner = ids.take(pa.array(order)), owner[order]
     keys = [one_array(ids[name]) for name in ids.column_names if name.startswith(KEY)]
-    distinct, firsts, codes = np.unique(key_codes(keys), return_index=True, return_inverse=True)
-    assert distinct.size == firsts.size
+    codes = _codes(keys)
+    firsts = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    firsts[codes[::-1]] = np.arange(codes.size)[::-1]  # Of equal indexes the last assignment is kept.
     by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
     return _Batch(
         ids,
@@ -167,6 +171,23 @@ def _load(report: TaskReport) -> _Batch:
     )
 
 
+def _codes(keys: Sequence[pa.Array]) -> Ints:
+    """Returns a number per row, int64 `(n_rows,)`, from 0 on, equal exactly where the ids are equal. Only ids with equal
+    hashes are compared: comparing all of them takes four times as long.
+    """
+    hashes = hash_ids(keys)
+    order = np.argsort(hashes)
+    is_same = hashes[order][1:] == hashes[order][:-1]
+    are_repeated = np.zeros(hashes.size, np.bool_)
+    are_repeated[order[1:][is_same]] = are_repeated[order[:-1][is_same]] = True
+    singles, repeated = np.flatnonzero(~are_repeated), np.flatnonzero(are_repeated)
+    codes = np.empty(hashes.size, np.int64)
+    codes[singles] = np.arange(singles.size)
+    if repeated.size:
+        codes[repeated] = singles.size + key_codes([key.take(pa.array(repeated)) for key in keys])
+    return codes
+
+
 def _resolve(
     attempt: Attempt, target: TableTarget, dedupe: Dedupe, state: TableState, scan: Scan, batch: _Batch
 ) -> Duplicates:
@@ -174,8 +195,9 @@ def _resolve(
     retain_live_files(state.name, scan.files)
     files = _near(target, dedupe, scan.files, batch.times)
     distinct = [key.take(pa.array(batch.firsts)) for key in batch.keys]
-    stored = find_rows(target, files, distinct, dedupe.paths)
-    is_dropped = _find(target, dedupe, batch, stored)
+    codes = np.flatnonzero(may_be_stored(target, files, distinct, dedupe.paths))
+    stored = find_rows(target, files, [key.take(pa.array(codes)) for key in distinct], dedupe.paths)
+    is_dropped = _find(target, dedupe, batch, stored, codes)
     deletes = _own_rows(target, dedupe, batch, is_dropped & (batch.places < 0))
     complete = [file for file, rows in deletes if rows.size == file.record_count]
     parts = {file: bits_of(rows) for file, rows in deletes if rows.size < file.record_count}
@@ -206,9 +228,9 @@ def _near(target: TableTarget, dedupe: Dedupe, files: Sequence[LiveFile], times:
     return near
 
 
-def _find(target: TableTarget, dedupe: Dedupe, batch: _Batch, stored: Found) -> Bools:
-    """Returns which rows of the batch are duplicates, bool `(n_rows,)`."""
-    stored_codes = stored.keys()
+def _find(target: TableTarget, dedupe: Dedupe, batch: _Batch, stored: Found, codes: Ints) -> Bools:
+    """Returns which rows of the batch are duplicates, bool `(n_rows,)`. codes: the ids that `stored` has rows of."""
+    stored_codes = codes[stored.keys()]
     if dedupe.within_ms is None:
         stored_times = np.zeros(stored_codes.size, np.int64)
     else:

@@ -21,8 +21,10 @@ def find_duplicates(codes: Ints, times: Ints, are_stored: Bools, within: int | N
     A row is compared with every row of its id that is kept, not with duplicates: a record that is repeated each hour is kept
     again once `within` has passed since it was kept.
     """
-    order = np.argsort(codes, kind="stable")
-    are_duplicates = np.empty(codes.size, np.bool_)
+    are_duplicates = np.zeros(codes.size, np.bool_)
+    # Most ids occur once.
+    rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
+    order = rows[np.argsort(codes[rows], kind="stable")]
     are_duplicates[order] = _walk(codes[order], times[order], are_stored[order], -1 if within is None else within)
     return are_duplicates
 
