@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.arrow import Ints, Records, one_array, pick
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.deduplicate import dump_table
 from frazil.upsert.merge.functions import ADDING, merged_columns

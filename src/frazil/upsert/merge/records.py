@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import Changes, ReadRecords
 from frazil.schema.arrow import Bools
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.upsert.merge.functions import ADDING, MergedColumn, merged_columns
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.target import TableTarget

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from frazil.errors import SpecError
 from frazil.report import TaskReport
-from frazil.rows.changes import DELETE, UPSERT
 from frazil.schema.arrow import Bools, Ints, one_array
+from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, Hits
@@ -186,5 +186,5 @@ def _refuse(batch: MergedChanges, column: MergedColumn, is_bad: Bools, reason: s
     names = target.changes.key_columns
     key = ", ".join(f"{name}={values[row].as_py()!r}" for name, values in zip(names, batch.ranked.keys, strict=True))
     what = reason.format(target.schema.find_field(column.name).field_type)
-    key = "a key that the table protects" if target.protection is not None else key
+    key = "a key that the table protects" if target.record_key is not None else key
     raise SpecError(f"`merge.{column.name}`: {what}, for {key}", remedy=remedy.format(column.name), where=target.name)
