@@ -152,10 +152,9 @@ def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events
 
 
 def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
-    tables = (Totals(pipeline), Groups(pipeline), Events(pipeline))
+    tables: tuple[Totals | Groups | Events, ...] = (Totals(pipeline), Groups(pipeline), Events(pipeline))
     points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
-    blows: list[tuple[str, Totals | Groups | Events]] = [*zip((*_STEPS, _STEPS[0]), tables, strict=True)]
-    for step, struck in blows:
+    for step, struck in zip((*_STEPS, _STEPS[0]), tables, strict=True):
         for table in tables:
             table.feed(120)
         run = pipeline.run(failpoints=points.declaration)

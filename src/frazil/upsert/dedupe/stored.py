@@ -49,8 +49,8 @@ def may_be_stored(
 
     for is_here in in_threads(search, candidates):
         is_found |= is_here
-    # Keys with one hash have one place.
-    return is_found[_first_alike(wanted, places, numbers)]
+    firsts: Ints = _first_alike(wanted, places, numbers)  # Keys with one hash have one place.
+    return np.asarray(is_found[firsts], np.bool_)
 
 
 def _hashes_of(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Hashes:
