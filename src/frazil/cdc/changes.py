@@ -22,6 +22,7 @@ from frazil.cdc.change_keys import (
     check_old_keys,
     check_primary_keys,
     find_document_key,
+    find_never_merged,
     find_redundant_deletes,
     has_key_updates,
     key_arrays,
@@ -119,7 +120,8 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     check = BadRecords(opened, limit)
     _refuse_inconsistent(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
-    check_old_keys(check, opened, target, records)
+    if not envelope.retracts:
+        check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
     context = ChangeContext(target, envelope, opened, row, records, check)
     changes = _shape(context, plan)
@@ -313,6 +315,8 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
         removals = change & (op == REMOVE)
         check.refuse(removals & (opened.record_kind == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE])
         check.refuse(removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER])
+    if envelope.retracts:
+        check.refuse(change & (op == UPDATE) & ((opened.record_kind == ROW) | ~opened.has_before), FAULTS[NO_BEFORE])
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
@@ -365,8 +369,10 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
     _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
     check_keys(context, plan, keys)
-    old_keys = old_keys_of(context, plan, keys, unsent)
-    kept = ~check.refused[plan.records] & ~find_redundant_deletes(plan, keys)
+    retracts = context.envelope.retracts
+    old_keys = None if retracts else old_keys_of(context, plan, keys, unsent)
+    is_redundant = (find_never_merged if retracts else find_redundant_deletes)(plan, keys)
+    kept = ~check.refused[plan.records] & ~is_redundant
     columns, rescued = shaped.columns, shaped.rescued
     if not kept.all():
         mask = pa.array(kept)

@@ -43,6 +43,8 @@ class Envelope:
     marks_deletes: bool = False
     #: Whether rows replace those with the same key.
     is_upsert: bool = False
+    #: Whether the row before a change is taken off what it was merged into.
+    retracts: bool = False
 
     @property
     def needs_keys(self) -> bool:
@@ -57,7 +59,7 @@ class Envelope:
     @property
     def needs_headers(self) -> bool:
         """Whether a primary-key update may be announced by a header."""
-        return self.kind == "debezium" and self.is_upsert
+        return self.kind == "debezium" and self.is_upsert and not self.retracts
 
     @property
     def names_keys(self) -> bool:
@@ -74,7 +76,8 @@ class Envelope:
         """Whether a record without a value deletes the row of its key. It may be the only remaining record of a delete:
         Debezium's unwrap transform can drop the delete, and compaction removes it.
         """
-        return self.kind in ("debezium", "operation") and self.is_upsert and not self.marks_deletes
+        is_deleting = self.is_upsert and not (self.marks_deletes or self.retracts)
+        return self.kind in ("debezium", "operation") and is_deleting
 
 
 NO_ENVELOPE = Envelope("none")

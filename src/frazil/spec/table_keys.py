@@ -173,6 +173,12 @@ class ChangesSpec(Declared):
     ] = None
     """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
     Debezium's envelope."""
+    merge: Annotated[tuple[tuple[str, str], ...], table_forms.MERGE] = ()
+    """How the records of a key are merged, by column: `{amount: sum, orders: count}`, or one function for all columns;
+    `latest` for a column that is not named. `count` makes a column of its own."""
+    #: None: equal records are rows of their own.
+    dedupe: Annotated[settings.DedupeSpec | None, section("dedupe")] = None
+    """Which records of an append table are duplicates, which are dropped: `{by: [event_id], within: 24h}`."""
 
 
 class LayoutSpec(Declared):

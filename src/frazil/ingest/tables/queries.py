@@ -36,6 +36,7 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     query_columns,
+    with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
@@ -61,6 +62,7 @@ from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -292,6 +294,7 @@ class QueryTables:
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
+        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
@@ -419,6 +422,7 @@ class QueryTables:
             for stage in stages:
                 stage.check_query(table.spec, query, fields, origins)
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         for project in reversed(projects):

@@ -145,7 +145,8 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 
 def _is_plain(target: TableTarget) -> bool:
-    others = (target.changes, target.envelope, target.source, target.record_key, target.known.crashing or None)
+    crashing = target.known.crashing or None
+    others = (target.changes, target.envelope, target.source, target.record_key, target.dedupe, crashing)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
     return is_known and all(part is None for part in others)
 
