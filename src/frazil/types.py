@@ -20,6 +20,9 @@ Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
 
 
+MAIN = "main"
+"""The branch of a table that readers see."""
+
 RESCUED_COLUMN = "_rescued"
 """The column for values that do not fit their own column: JSON, from the path to the value and the reason."""
 EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))

@@ -49,7 +49,7 @@ from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
-from frazil.spec.catalog_properties import ignored_properties
+from frazil.spec.catalog_properties import unknown_properties
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
 from frazil.stages.watch import Tally
@@ -174,7 +174,7 @@ def plan_document(spec: PipelineSpec, tables: Sequence[PlannedTable]) -> dict[st
     return {
         "pipeline": spec.pipeline,
         "changes": not all(table.is_idle for table in tables),
-        "warnings": ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl),
+        "warnings": unknown_properties(spec.catalog.properties, spec.catalog.impl),
         "tables": {table.name: table.document() for table in tables},
     }
 

@@ -16,8 +16,10 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipVali
 
 from frazil.errors import SpecError
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
+from frazil.secrets import redact
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
+from frazil.spec.publishing import PublishingSpec
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import (
@@ -31,8 +33,7 @@ from frazil.spec.syntax.keys import (
     not_a_key,
     section,
 )
-from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
-from frazil.spec.syntax.secrets import redact
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,
@@ -46,7 +47,7 @@ from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.stages.expect.settings import ExpectSpec
 from frazil.stages.protect.settings import ProtectSpec
 from frazil.stages.settings import StageSettings
-from frazil.types import RoutedTable
+from frazil.types import MAIN, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
@@ -74,6 +75,24 @@ def _read_tables(node: Node, _: Reading) -> list[Node]:
         message = f"`{outdented}` is not the name of a table, but a setting"
         raise Mistakes([Mistake(outdented, message, remedy)], is_cause=True, are_rules=True)
     return list(node.values())
+
+
+def _read_environments(node: Node, _: Reading) -> tuple[str, ...]:
+    """Returns the names of the environments, whose keys are those of the file; their values are read where one is chosen."""
+    example = "`prod: {kafka: {…}}`, each environment with the settings that differ"
+    mistakes = []
+    for name, overlay in forms.entries_of(node, example).items():
+        if not isinstance(overlay, Section):
+            message = f"the environment `{name}` is {describe(overlay)} where a mapping is expected"
+            mistakes.append(Mistake((name,), message, "write the settings that differ in it"))
+            continue
+        for key in overlay:
+            if key not in keys_of(PipelineSpec):
+                message = f"unknown key `{key}` in the environment `{name}`"
+                mistakes.append(Mistake((name, key), message, advice(key, keys_of(PipelineSpec)), overlay.lines[key]))
+    if mistakes:
+        raise Mistakes(mistakes, is_cause=True)
+    return tuple(node)  # type: ignore[arg-type]
 
 
 def _read_routes(node: Node, _: Reading) -> list[Node]:
@@ -105,6 +124,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     columns that a mapping names."""
     changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
     layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()
+    publishing: Annotated[PublishingSpec, group("publishing")] = PublishingSpec()
     commit: Annotated[settings.CommitSpec, COMMIT] = settings.CommitSpec()
     """When to commit and how large files should be."""
     maintenance: Annotated[
@@ -323,6 +343,12 @@ class PipelineSpec(
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
+    #: Their names.
+    environments: Annotated[
+        tuple[str, ...],
+        Form({"type": "object", "additionalProperties": {"type": "object"}}, read=_read_environments),
+    ] = ()
+    """Settings that differ in an environment, by its name, written as in the file: `frazil --env NAME` lays them over it."""
     file: Annotated[FileSpec, group("file")]
 
     if TYPE_CHECKING:
@@ -353,6 +379,20 @@ class PipelineSpec(
             return self.defaults.model_copy(update=chosen)
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
+    def branch_of(self, name: str) -> str:
+        """The branch of the table of this name; main where the pipeline has no such table, as of a dead-letter table."""
+        declared = next((table for table in self.tables if table.name == name), None)
+        if declared is not None:
+            return declared.publishing.branch
+        is_named = any(table.bad_records.dead_letters.table == name for table in self.tables)
+        if is_named or name.endswith(DEAD_LETTERS):
+            return MAIN
+        route = next((route for route in self.routes if route.division.to.may_make(name)), None)
+        if route is not None:
+            return route.publishing.branch
+        is_selected = self.selected.namespace is not None and name.startswith(f"{self.selected.namespace}.")
+        return self.defaults.publishing.branch if is_selected and self.defaults is not None else MAIN
+
     def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
         """The table of a route that takes the records with some values. rest: the route's table of the rest."""
         route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
@@ -378,6 +418,8 @@ OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
+DEAD_LETTERS = "__dead_letters"
+"""What the name of a dead-letter table ends with, unless the file names it."""
 TABLE_KEYS = keys_of(TableSpec)
 ROUTE_KEYS = {name: key for name, key in keys_of(RouteSpec).items() if name != "location"}
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function, import_function
+from frazil.secrets import has_reference, secrets_of
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, section
 from frazil.spec.syntax.problems import LABEL, advice, read_each
-from frazil.spec.syntax.secrets import has_reference, secrets_of
 from frazil.spec.syntax.types import parse_type, unit_of
 from frazil.spec.syntax.units import parse_size
 from frazil.store.properties import check_table_properties

@@ -246,6 +246,8 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "expectation": set(keys_of(ExpectationSpec)),
         "lookup": set(keys_of(LookupSpec)),
         "atomic": set(keys_of(AtomicSpec)),
+        "publish": {"every", "audits"},
+        "tag": {"at", "keep"},
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
         "route": set(keys_of(RouteSpec)) - {"location"},

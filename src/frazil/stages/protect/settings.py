@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
 
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
+from frazil.secrets import has_reference
 from frazil.spec.settings import METADATA_COLUMNS
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node
 from frazil.spec.syntax.keys import Declared, Form, Key, SecretWord, not_a_key, section
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
 from frazil.spec.syntax.reading import Reading, Rules
-from frazil.spec.syntax.secrets import has_reference
 from frazil.spec.topics import parse_selector
 from frazil.stages.settings import StageSettings
 

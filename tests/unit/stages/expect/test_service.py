@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import structlog
 
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
