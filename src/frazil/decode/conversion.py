@@ -106,7 +106,7 @@ class Conversion:
         )
 
     def added_to(self, decoded: Decoded, is_first: bool = False) -> Decoded:
-        """Returns the result of the same records with the single values put aside here, behind its own or before."""
+        """Returns the result of the same records with the values rescued here, behind its own or before."""
         return replace(decoded, own=_own(add_members(decoded.rescued, self.rescued, self.row_count, is_first)))
 
     @property

@@ -158,7 +158,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property
-    def stops_at_misfits(self) -> bool:
+    def stops_at_mismatch(self) -> bool:
         """Whether the table stops at a value that no column of it can have."""
         return self.bad_records.on_bad_record == "stop" and not self.shape.rescue
 

@@ -107,7 +107,7 @@ class Changes:
         """The rescued values per change, headers included; None where no value was rescued."""
         return self.own.get(RESCUED_COLUMN)
 
-    def misfits(self, name: str) -> Bools:
+    def mismatched(self, name: str) -> Bools:
         """Returns which changes have a value of this name that did not fit its column, bool of shape (n_changes,)."""
         return np.zeros(self.ops.size, np.bool_) if self.rescued is None else has_member(self.rescued, name)
 

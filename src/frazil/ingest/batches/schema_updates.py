@@ -163,7 +163,7 @@ class SchemaUpdates:
                 records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
             )
             if rejected.keys() - table.schema.rejected.keys():
-                if table.spec.stops_at_misfits:
+                if table.spec.stops_at_mismatch:
                     raise NameConflict(next(iter(rejected.values())))
                 # Other fields of these records may be in no good record, so that they are not added.
                 refusals = {f"column {'.'.join(shown_path(path))}: {reason}" for path, reason in rejected.items()}
@@ -253,5 +253,5 @@ def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
         agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields,
-        not spec.stops_at_misfits,
+        not spec.stops_at_mismatch,
     )

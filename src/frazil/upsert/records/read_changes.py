@@ -321,7 +321,7 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
 
 def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, what: str, limit: int) -> list[Mismatch]:
     """Refuses changes whose column is empty: the record has no value, or the value does not fit."""
-    unfit = lacks & changes.misfits(name)
+    unfit = lacks & changes.mismatched(name)
     mismatches = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
     return mismatches + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
 
