@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapTyp
 from frazil.name_case import fold_case
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
+from frazil.types import EXTRA_COLUMNS
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -234,6 +235,6 @@ class Reading:
         return path if self.envelope is None else path[1:]
 
     @property
-    def has_rescued_column(self) -> bool:
-        """Whether the table has the column `_rescued`."""
-        return self.is_rescuing or self.unknown_fields == "rescue"
+    def extra_columns(self) -> frozenset[str]:
+        """The columns that the table has for what its other columns cannot have."""
+        return EXTRA_COLUMNS if self.is_rescuing or self.unknown_fields == "rescue" else frozenset()

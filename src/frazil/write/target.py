@@ -39,7 +39,7 @@ from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
 from frazil.schema.selection import Path
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
-from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
+from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.settings import MetadataField
@@ -310,9 +310,7 @@ class TableTarget:
         """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
         may have what the value lacks, and a row without a key is refused afterwards.
         """
-        others = {column for _, column in self.metadata}
-        if self.reading.has_rescued_column:
-            others.add(RESCUED_COLUMN)
+        others = {column for _, column in self.metadata} | self.reading.extra_columns
         keys = self.changes.paths if self.changes is not None else ()
         return tuple(with_requirement(field, keys, False) for field in self.schema.fields if field.name not in others)
 
@@ -370,7 +368,8 @@ class TableTarget:
             if self.shaping.key:
                 origins[self.shaping.key] = (KEY,)
         parts: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
-        return {**origins, RESCUED_COLUMN: None, **{column: parts.get(field) for field, column in self.metadata}}
+        origins |= dict.fromkeys(EXTRA_COLUMNS)
+        return origins | {column: parts.get(field) for field, column in self.metadata}
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:

@@ -19,7 +19,7 @@ from frazil.testing import FakeClock
 from frazil.types import MAIN, Commit, Progress, Watermark
 from tests.contracts.tables import SCHEMA, TABLE, plain
 
-AUDITED = Published(TABLE, (("ids", "select true"),), ("positive",))
+AUDITED = Published(TABLE, (("ids", "select true"),), {"positive": "records did not meet the expectation"})
 
 
 class Answers:

@@ -193,9 +193,6 @@ def _envelope_key_reading(table: Table) -> Reading:
 
 def _reading(table: Table) -> Reading:
     spec = table.spec
-    unknown_fields: str = spec.shape.unknown_fields
-    if spec.shape.schema_evolution == "freeze" and unknown_fields == "add":
-        unknown_fields = "rescue" if spec.shape.rescue else "refuse"
     value = spec.source.value
     return Reading(
         format=value.format,
@@ -203,9 +200,7 @@ def _reading(table: Table) -> Reading:
         is_by_header=value.framing == "header" and value.source != "latest",
         message=value.message or "",
         schemas=tuple(sorted(table.schema.of_values)),
-        unknown_fields=unknown_fields,
-        is_rescuing=spec.shape.rescue,
-        may_widen=spec.shape.schema_evolution == "evolve",
+        **spec.shape.fitting,
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),
