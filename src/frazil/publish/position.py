@@ -55,8 +55,8 @@ class Position:
     @property
     def unmet(self) -> Mapping[str, int]:
         """By expectation, how many records since what is published did not meet it."""
-        before = self.published.unmet
-        counts = {name: number - before.get(name, 0) for name, number in self.candidate.unmet.items()}
+        before = self.published.findings
+        counts = {name: number - before.get(name, 0) for name, number in self.candidate.findings.items()}
         return {name: number for name, number in counts.items() if number > 0}
 
 
