@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from frazil.catalog.iceberg.rows import UnreadableRows
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -18,6 +16,10 @@ _SHOWN = 5
 _TASKS = "spark.sql.shuffle.partitions"
 _ROWS_PER_TASK = 50_000
 """Of both sides: Spark's usual 200 tasks take seconds where there are few rows."""
+
+
+class NotComparable(Exception):
+    """Why rows cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Difference:
 def compare(table: DataFrame, wanted: DataFrame) -> Difference:
     """Compares rows by the names of their columns; a column that only one side has is null on the other.
 
-    Raises: UnreadableRows where a task fails.
+    Raises: NotComparable where a task fails.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415  (a third of a second that other commands need not pay)
 
@@ -69,7 +71,7 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
         )
         return Difference(count, int(sums[0] or 0), int(sums[1] or 0), missing, surplus)
     except (PySparkException, Py4JJavaError) as error:
-        raise UnreadableRows(str(error).splitlines()[0]) from None
+        raise NotComparable(str(error).splitlines()[0]) from None
     finally:
         rows.unpersist()
         conf.set(_TASKS, most_tasks)
