@@ -71,6 +71,7 @@ from frazil.schema.names import tops_of, under
 from frazil.schema.parts import unfold
 from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
+from frazil.upsert.key_updates.carried import UpdatedKeys, updated_keys
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
@@ -126,7 +127,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     changes.own = own_values(context, changes)
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
-        changes.key_update_parts = key_update_parts_of(records, opened)
+        changes.carried = replace(updated_keys(changes), parts=key_update_parts_of(records, opened))
         changes.positions = opened.facts["position"].take(pa.array(changes.records))
         if envelope.marks_deletes:
             changes.times = change_times(opened, records).take(pa.array(changes.records))
@@ -380,7 +381,7 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
         records=plan.records.astype(np.int32),
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
         decoded=_without_columns(context, shaped),
-        old_keys=old_keys,
+        carried=UpdatedKeys(tuple(old_keys)) if old_keys is not None else None,
         rescued=rescued,
         ignored=_find_ignored(context),
     )

@@ -43,9 +43,9 @@ from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
+from frazil.upsert.key_updates.parts import are_parts
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
-from frazil.upsert.old_values.primary_key_updates import updated_key_places
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
@@ -105,7 +105,7 @@ class UpsertReplay:
             try:
                 return self._put(draft, report, writer)
             except ValuesMissing as missing:
-                self.table.key_updates.missing_required |= set(missing.places(draft.topics))
+                self.table.changes.missing_required |= set(missing.places(draft.topics))
         raise endless_changes(self.table)
 
     def _every(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -272,11 +272,8 @@ def _divide(draft: DeadLetters, places: list[Place], records: Records, changes: 
     a dead letter cannot.
     """
     readable, refused = changes.without_refused(), changes.decoded.refused
-    is_several = np.bincount(readable.records, minlength=1)[readable.records] > 1
-    is_several |= np.isin(readable.records, [row for row, _, _ in readable.key_update_parts])
-    is_several[updated_key_places(readable.old_keys or ())] = True
     mismatches = first_mismatches(changes.decoded)
-    for mask, reason in ((readable.ops == TRUNCATE, _TRUNCATE), (is_several, _SEVERAL_ROWS)):
+    for mask, reason in ((readable.ops == TRUNCATE, _TRUNCATE), (are_parts(readable), _SEVERAL_ROWS)):
         mismatches |= {bad.row: bad for bad in refuse(readable, mask, "", ErrorClass.ORDER_UNKNOWN, reason, _ALL)}
     draft.mismatches |= {places[row]: mismatches.get(row, UNEXPLAINED) for row in np.flatnonzero(refused).tolist()}
     times_ms = [None if us is None else us // 1000 for us in records["timestamp"].cast(pa.int64()).to_pylist()]

@@ -34,7 +34,7 @@ from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split
 from frazil.error_classes import ErrorClass
 from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
-from frazil.rows.changes import TRUNCATE, Changes
+from frazil.rows.changes import Changes
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
@@ -176,7 +176,7 @@ def check_key_fields(target: TableTarget, records: Records, changes: Changes, li
     if not _is_checked(target):
         return changes
     is_change = np.zeros(changes.decoded.refused.size, np.bool_)
-    is_change[changes.records[changes.ops != TRUNCATE]] = True
+    is_change[changes.records[changes.have_keys]] = True
     is_named = is_change if changes.tombstones is None else is_change | changes.tombstones
     key_fields = find_key_fields(target, records)
     reasons = [_difference(target, names) for names in key_fields.names]
