@@ -19,9 +19,10 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.limits import plain_columns
 from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
-from frazil.rows.changes import DELETE, TRUNCATE, Changes, batch_of
 from frazil.rows.project import shape_rows
+from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Bools, Ints, Records, pick
+from frazil.stages.changes import DELETE, TRUNCATE, Changes
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate

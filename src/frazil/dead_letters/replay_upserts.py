@@ -36,9 +36,9 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
-from frazil.rows.changes import TRUNCATE, UPSERT, Changes
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import Bools, Records, pick
+from frazil.stages.changes import TRUNCATE, UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes

@@ -26,7 +26,7 @@ from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.rows.changes import batch_of
+from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
 from frazil.spec.settings import InferSpec

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from frazil.report import ChangeReport, Touched
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Records
+from frazil.stages.changes import Changes
 from frazil.types import DataFile, Offsets
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.key_updates.parts import KeyUpdateSearch

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.changes import Changes
 
 Make = Callable[[Records], Sequence[pa.Array]]
 """Makes the key columns of the table from columns of records."""

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from frazil.kafka.port import Partition
 from frazil.report import ChangeReport
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Records
+from frazil.stages.changes import Changes
 from frazil.types import Offsets, Place
 from frazil.upsert.key_updates.carried import updated_keys
 from frazil.upsert.key_updates.old_rows import updated_key_places

@@ -18,13 +18,13 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, UU
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import DELETE, UPSERT, Changes, ReadRecords
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import read_others
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
+from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords
 from frazil.types import Place
 from frazil.upsert.change_state import REFUSED
 from frazil.upsert.lookup.live_rows import has_column, member
