@@ -1,20 +1,36 @@
-"""What the notes of tasks on changes (`report.ChangeReport`) mean for their batch: the door to the rooms that write them."""
+"""What changes need of other changes: the door to the rooms that know it.
+
+Tasks note it in their reports (`report.ChangeReport`). A change that is applied late, alone, cannot have it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from frazil.errors import RecordError
 from frazil.report import ChangeReport, TaskReport
+from frazil.schema.arrow import Bools
+from frazil.stages.changes import Changes
 from frazil.types import Progress
-from frazil.upsert.key_updates.parts import KeyUpdateNotes, key_update_notes
+from frazil.upsert.key_updates.parts import KeyUpdateNotes, are_parts, key_update_notes
 from frazil.upsert.records.tombstones import still_last
 from frazil.upsert.truncates import error_of, truncates_in
+
+AGAIN = "produce the record to the topic again, or reset the table"
+"""The remedy for a change that cannot be applied late."""
 
 
 def error_in(changes: ChangeReport) -> RecordError | None:
     """Returns the error that stops the table; None where nothing does."""
     return error_of(truncates_in(changes))
+
+
+def not_alone(changes: Changes) -> Iterator[tuple[Bools, str]]:
+    """Yields which changes cannot be applied late and without others, bool `(n_changes,)`, why, and what to do."""
+    why = "a truncate deletes all rows, and it is unknown which rows are newer"
+    yield ~changes.have_keys, f"{why}: delete the older rows with another engine, or reset the table"
+    yield are_parts(changes), f"the record changes several rows, or is a part of a primary-key update: {AGAIN}"
 
 
 def progress_after(progress: Progress, before: Progress, report: TaskReport) -> Progress:
