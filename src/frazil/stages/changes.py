@@ -85,7 +85,7 @@ class Changes:
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
     #: delete of its key is not included.
     tombstones: Bools | None = None
-    #: The position of each change in the source's log, where headers tell of other records at the same one.
+    #: The position of each change in the source's log, where headers name other records at the same one.
     positions: pa.Array | None = None
     #: The rescued values per change, headers included; None where no value was rescued.
     rescued: pa.Array | None = None

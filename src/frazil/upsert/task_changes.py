@@ -36,7 +36,7 @@ class TaskChanges:
         return bool(self._key_updates.needs_one_task or self._ends or self._rows.lost or self._rows.truncates.unplaced)
 
     def mark(self, topic: str, records: Records) -> Records:
-        """Returns the records with what earlier ones tell of them."""
+        """Returns the records, marked where they follow a delete of an earlier read."""
         return self.last_deletes.mark_following_deletes(topic, records)
 
     def note(self, topic: str, changes: Changes, records: Records) -> None:

@@ -145,9 +145,9 @@ class IncompleteUpdates:
         self._applied_early = frozenset(applied_early)
         self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
 
-    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Records) -> None:
-        """Adds parts. found: as UpdatedKeys.parts, of these records."""
-        for row, position, is_delete in found:
+    def take(self, topic: str, parts: Sequence[tuple[int, str, bool]], records: Records) -> None:
+        """Adds parts. parts: as UpdatedKeys.parts, of these records."""
+        for row, position, is_delete in parts:
             if is_delete and (topic, position) in self._applied_early:
                 continue
             partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
