@@ -17,6 +17,8 @@ from frazil.error_classes import ErrorClass
 T = TypeVar("T")
 
 Offsets = Mapping[str, Mapping[int, int]]
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 """The next offset to read, by topic and partition."""
 
 

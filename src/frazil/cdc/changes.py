@@ -72,6 +72,7 @@ from frazil.schema.parts import unfold
 from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.upsert.key_updates.carried import UpdatedKeys, updated_keys
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
@@ -128,7 +129,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     changes.own = {**changes.own, **own_values(context, changes)}
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
-        changes.key_update_parts = key_update_parts_of(records, opened)
+        changes.carried = replace(updated_keys(changes), parts=key_update_parts_of(records, opened))
         changes.positions = opened.facts["position"].take(pa.array(changes.records))
         if envelope.marks_deletes:
             changes.times = change_times(opened, records).take(pa.array(changes.records))
@@ -385,7 +386,7 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
         records=plan.records.astype(np.int32),
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
         decoded=_without_columns(context, shaped),
-        old_keys=old_keys,
+        carried=UpdatedKeys(tuple(old_keys)) if old_keys is not None else None,
         own=of_columns,
         ignored=_find_ignored(context),
     )

@@ -60,7 +60,12 @@ class Envelope:
     @property
     def needs_headers(self) -> bool:
         """Whether a primary-key update may be announced by a header."""
-        return self.kind == "debezium" and self.is_upsert and not self.retracts
+        return bool(self.headers)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The names of the headers that changes may have."""
+        return (OLD_KEY, NEW_KEY) if self.kind == "debezium" and self.is_upsert and not self.retracts else ()
 
     @property
     def names_keys(self) -> bool:

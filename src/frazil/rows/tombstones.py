@@ -61,7 +61,7 @@ def read_others(
         records=rows[changes.records].astype(np.int32),
         ignored=ignored,
         tombstones=None,
-        key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],
+        carried=None if changes.carried is None else changes.carried.of_records(rows),
         last_deletes=[int(rows[row]) for row in changes.last_deletes],
     )
 

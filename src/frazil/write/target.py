@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -214,19 +214,16 @@ class KnownRecords:
 
     #: Records that end the process that reads them; they are refused unread.
     crashing: tuple[BadRecord, ...] = ()
-    #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
-    missing_required: tuple[tuple[str, int, int], ...] = ()
-    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Topic, partition and offset of parts of primary-key updates whose other part is no longer waited for.
-    abandoned: tuple[tuple[str, int, int], ...] = ()
-    #: Topic and source position of primary-key updates whose insert is in the table already.
-    applied_early: tuple[tuple[str, str], ...] = ()
-    #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
-    #: primary-key updates.
+    #: Single changes of an upsert table, such as places of records, by what is known of them; rooms of `upsert` name it.
+    noted: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()
+    #: Whether one task reads the batch and keeps every change until it has seen the last.
     is_single_task: bool = False
     #: The last records of partitions that are deletes, as in Progress.
     last_deletes: tuple[LastDelete, ...] = ()
+
+    def of(self, name: str) -> tuple[tuple[Any, ...], ...]:
+        """Returns what is noted under this name."""
+        return dict(self.noted).get(name, ())
 
 
 @dataclass(frozen=True)

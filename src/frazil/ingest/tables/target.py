@@ -95,16 +95,12 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
 
 
 def _known_records(table: Table) -> KnownRecords:
-    updates = table.key_updates
     return KnownRecords(
         crashing=tuple(
             sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
         ),
-        missing_required=tuple(sorted(updates.missing_required)),
-        unpaired=tuple(sorted(updates.unpaired)),
-        abandoned=tuple(sorted(updates.abandoned)),
-        applied_early=tuple(sorted(updates.applied_early)),
-        is_single_task=updates.is_single_task,
+        noted=table.changes.noted(),
+        is_single_task=table.changes.is_single_task,
         last_deletes=table.progress.last_deletes,
     )
 
