@@ -44,6 +44,7 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 # The plain manifests, from the chart.
 manifests: HELM ?= helm
 manifests:
+	cp deploy/prometheus/frazil.rules.yaml deploy/helm/frazil/files/
 	{ echo '# Rendered from deploy/helm/frazil by `make manifests`: edit the chart, or a copy of this file.'; \
 		$(HELM) template shop deploy/helm/frazil --namespace shop --values deploy/kubernetes/frazil-values.yaml; } \
 		> deploy/kubernetes/frazil.yaml

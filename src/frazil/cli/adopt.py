@@ -16,10 +16,11 @@ from frazil.adopt.offsets import Services
 from frazil.adopt.release import plan_release
 from frazil.adopt.release import release as release_table
 from frazil.adopt.rows import parse_columns
+from frazil.api.plan import plan_of
+from frazil.api.redaction import Json
+from frazil.api.wiring import catalog_and_queries, read_spec, topics_for_reading
 from frazil.catalog.port import Catalog
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.plan import plan_of
-from frazil.cli.wiring import catalog_and_queries, read_spec, topics_for_reading
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from frazil.catalog.port import Catalog, TableState
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.wiring import (
+from frazil.api.redaction import Json
+from frazil.api.wiring import (
     catalog_and_queries,
     known_state,
     open_schemas,
     read_spec,
     topics_for_reading,
 )
+from frazil.catalog.port import Catalog, TableState
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.record import FAR_TIME

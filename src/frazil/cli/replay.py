@@ -11,16 +11,17 @@ from typing import Annotated
 
 import typer
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.port import TableState
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.wiring import (
+from frazil.api.redaction import Json
+from frazil.api.wiring import (
     has_catalog,
     light_jvm,
     open_catalog_for_reading,
     open_topics,
     read_spec,
 )
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.port import TableState
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death

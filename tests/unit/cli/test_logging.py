@@ -11,8 +11,8 @@ import warnings
 import pytest
 import structlog
 
+from frazil.api.redaction import Json, Redaction
 from frazil.cli.logging import LogFormat, LogLevel, configure_logging
-from frazil.cli.output import Json, Redaction
 
 SECRET = 'pa"ss\\w/ord'
 
