@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
 	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values soak-reader prometheus console collector \
 	catalogs stores lock clean
 
@@ -40,6 +40,10 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt \
 		-r requirements/extras.txt
 	touch $@
+
+# The bill of materials: wheels and jars with their sums and licences, in CycloneDX.
+sbom: setup
+	$(BIN)/python -m deploy.sbom dist/frazil.cdx.json
 
 # The plain manifests, from the chart.
 manifests: HELM ?= helm

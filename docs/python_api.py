@@ -40,7 +40,7 @@ that document. Results are values: nothing changes them, and secrets in their te
 millisecond; everything else is imported when it is used. The package has types (`py.typed`).
 
 Everything in `frazil.__all__` is kept until a major version; what is imported from other modules of `frazil` is not
-([versions](../../CHANGELOG.md)). There are pages for [notebooks](../how-to/notebook.md), [Airflow](../how-to/airflow.md),
+([upgrades](../operate/upgrade.md)). There are pages for [notebooks](../how-to/notebook.md), [Airflow](../how-to/airflow.md),
 [Dagster](../how-to/dagster.md) and [dbt](../how-to/dbt.md)."""
 _ERRORS = """\
 Each error that a method raises is a `frazil.FrazilError` with `message`,

@@ -30,6 +30,7 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
 from frazil.kafka.topics import KafkaTopics
+from frazil.ops.audit import record_command
 from frazil.ops.reports import count
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
@@ -96,6 +97,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
         origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
         if apply:
+            record_command(spec, "adopt", table=table, tool=tool.value if tool else None)
             planned = [commit(desk.services, handover) for handover in planned]
     return _report(output, spec, planned, apply)
 
@@ -127,6 +129,7 @@ def release(
         def hand_over() -> Handover:
             if not apply:
                 return plan_release(desk.services, adopted, target, others)
+            record_command(spec, "release", table=table, tool=tool.value)
             dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
             return release_table(desk.services, adopted, target, others, dead_letters)
 

@@ -25,6 +25,7 @@ from frazil.errors import SpecError
 from frazil.ingest.failures import named_jvm_death
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner, Outcome
+from frazil.ops.audit import record_command
 from frazil.ops.maintenance import (
     TableRound,
     chosen_tables,
@@ -76,6 +77,7 @@ def command(
             table_maintenance = IcebergMaintenance(open_catalog_for_reading(light, spec))
             rounds = list(plan_rounds(MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock()), chosen))
     else:
+        record_command(spec, "maintain", table=table)
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
             load_upsert_tables(tables, catalog)
