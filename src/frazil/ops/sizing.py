@@ -43,7 +43,8 @@ _ROW_BYTES = 60
 _MEASURED_CORES = 2
 PUTS_PER_COMMIT = 4
 """A data file, a manifest, a manifest list and the metadata file, which a REST catalog writes itself."""
-GETS_PER_COMMIT = 2
+GETS_PER_COMMIT = 1
+"""The manifest list, whose size is asked for."""
 _FILES_PER_COMPACTION = 50
 _HOURS_PER_MONTH = 730
 

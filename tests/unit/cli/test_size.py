@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from docs.scan import ROOT
 from frazil.cli.main import main
 
 
@@ -26,6 +28,14 @@ def test_the_size_of_a_load_is_printed_in_both_forms(capsys: pytest.CaptureFixtu
         30.0,
         0.0,
     )
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/operate/sizing.md").read_text()
+    match = re.search(r"^```bash\nfrazil (.*?)\n```\n\n```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    assert main(match[1].split()) == 0
+    assert capsys.readouterr().out == match[2]
 
 
 @pytest.mark.parametrize(
