@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 
@@ -14,7 +14,6 @@ from frazil.api.wiring import (
     known_state,
     light_jvm,
     open_catalog_for_reading,
-    open_elector,
     open_schemas,
     queries_in,
     refuse_lost_catalog,
@@ -27,7 +26,6 @@ from frazil.catalog.iceberg.probe import probe_store
 from frazil.catalog.port import Catalog
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
 from frazil.ingest.loop.discovery import Discovery
@@ -39,7 +37,6 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
-    check_election,
     check_group,
     check_kafka,
     check_local_folder,
@@ -56,6 +53,8 @@ from frazil.ops.check import (
     failed,
 )
 from frazil.ops.master_check import check_master
+from frazil.ops.observers import check_observers
+from frazil.ops.offline_check import check_offline
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -65,11 +64,27 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
+from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
 from frazil.spec import PipelineSpec
-from frazil.telemetry.telemetry import destinations
+from frazil.spec.syntax.environments import overrides_of_process
+
+
+def offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[Finding]:
+    """Yields the result of every check that needs no service. missing: secrets that are not set here."""
+    if missing:
+        yield Finding("secrets", True, "read the secrets of the file", f"not set here: {', '.join(sorted(missing))}")
+    with ExitStack() as opened:
+        queries = None
+        try:
+            if has_queries(spec):
+                queries = queries_in(opened.enter_context(light_jvm(spec, needs_spark_jars=True)))
+        except UnavailableError as error:
+            tried = "started a JVM with Spark's classes, to parse queries"
+            yield Finding("queries", True, tried, f"not checked: {error.message}", error.remedy)
+        yield from check_offline(spec, overrides_of_process(), queries)
 
 
 def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
@@ -80,7 +95,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
     yield from check_http(spec)
-    yield from _check_telemetry(spec)
+    yield from check_observers(spec)
     url = spec.spark.master
     with ExitStack() as opened:
         jvm = None
@@ -122,14 +137,6 @@ def _check_dates(dates: Validity, file: str) -> Finding:
     return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
 
 
-def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for destination in destinations(spec.process.telemetry, os.environ):
-        missing = destination.missing_extra()
-        # Without an address in the file a run continues without it.
-        if missing is not None and destination.url is not None:
-            yield failed("telemetry", "looked for the libraries that it needs", missing)
-
-
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
     """jvm: where queries are analysed; None where there are none, or where it did not start."""
     queries = queries_in(jvm) if jvm is not None else None
@@ -143,7 +150,7 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
     if spec.process.ha is not None:
-        yield check_election(open_elector(spec, spec.process.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
+        yield ELECTIONS.get(spec.process.ha.elect).checker(spec)
     tables = list(discovery.tables.values())
     lost = _lost_catalog(spec)
     yield from lost
@@ -167,19 +174,6 @@ def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
             cluster.refresh([])
     except UnavailableError as error:
         yield failed("kafka", "connected and logged in as tasks do", error)
-
-
-def _lacks_right(spec: PipelineSpec) -> SpecError | None:
-    """Returns the error of a client that may not even describe the transactional id of claims; None otherwise, also where
-    that is not known.
-    """
-    may = None
-    if spec.process.ha is not None and spec.process.ha.elect == "kafka":
-        # Imports a client of Kafka's, which other checks do not need.
-        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
-
-        may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
-    return denied(control_topic(spec.pipeline)) if may is False else None
 
 
 def _lost_catalog(spec: PipelineSpec) -> list[Finding]:

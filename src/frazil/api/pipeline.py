@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +19,9 @@ from frazil.api.logs import SECRETS, log_without_secrets
 from frazil.api.redaction import Redaction
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
 from frazil.errors import FrazilError, SpecError
+from frazil.plugins.extras import is_installed, not_installed
 from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.syntax.environments import overrides_of_process
 from frazil.spec.syntax.units import parse_duration
 
 if TYPE_CHECKING:
@@ -89,11 +91,27 @@ class Pipeline:
         checks = importlib.import_module("frazil.api.check")
         finding = importlib.import_module("frazil.ops.check").Finding
         with self._masked():
-            findings = [finding("file", True, f"read {self._file}", f"{self._file}: pipeline {self.name}")]
+            findings = [
+                finding("file", True, f"read {self._file}", f"{self._file}{self._place()}: pipeline {self.name}")
+            ]
             for found in checks.findings_of(self._spec):
                 (progress or _ignore)(f"checking, {len(findings)} done, last {found.name}")
                 findings.append(found)
         return self._redaction.value(CheckResult(self.name, tuple(findings)))
+
+    def check_offline(self, missing: Collection[str] = ()) -> CheckResult:
+        """Returns what can be checked without any service, as `frazil check --offline` does. missing: secrets that are
+        not set here.
+        """
+        checks = importlib.import_module("frazil.api.check")
+        finding = importlib.import_module("frazil.ops.check").Finding
+        with self._masked():
+            first = finding("file", True, f"read {self._file}", f"{self._file}{self._place()}: pipeline {self.name}")
+            return self._redaction.value(CheckResult(self.name, (first, *checks.offline_findings(self._spec, missing))))
+
+    def _place(self) -> str:
+        environment = overrides_of_process().environment
+        return f" in the environment {environment}" if environment in self._spec.environments else ""
 
     def plan(self, table: str | None = None, *, progress: Progress | None = None) -> PlanResult:
         """Returns what a run would create or change, of all tables or one, as `frazil plan` does. Changes nothing.
@@ -166,11 +184,14 @@ class Pipeline:
         """Returns whether tables, or one, have exactly the rows of their topics, as `frazil verify` does: reads the topics
         again and compares. Changes nothing; needs the disk space of a copy.
 
-        Raises: SpecError for a name that no table has, and as `run` does; UnavailableError where a service does not answer.
+        Raises: SpecError for a name that no table has, without the package frazil-verify, and as `run` does;
+        UnavailableError where a service does not answer.
         """
-        copies = importlib.import_module("frazil.verify.copies")
+        if not is_installed("verify"):
+            raise not_installed("verify", "what compares tables with their topics")
+        verify_tables = importlib.import_module("frazil_verify.whole_tables").verify_tables
         with self._masked(), _one_jvm():
-            tables = copies.verify_tables(self._spec, table, progress or _ignore)
+            tables = verify_tables(self._spec, table, progress or _ignore)
         return self._redaction.value(VerifyResult(self.name, tuple(tables)))
 
     @contextmanager

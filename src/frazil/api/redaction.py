@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError
-from frazil.spec.syntax.secrets import mask
+from frazil.secrets import mask
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 _Value = TypeVar("_Value")

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frazil.catalog.iceberg.comparison import Difference
     from frazil.ops.check import Finding
     from frazil.ops.plan import PlannedTable
     from frazil.ops.table_status import TableStatus
@@ -92,6 +91,22 @@ class RunResult:
         from frazil.ops.table_status import ended_document  # noqa: PLC0415  (results are imported before a JVM starts)
 
         return {"tables": {table.name: ended_document(table) for table in self.tables}}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the rows of a table differ from those that it should have."""
+
+    #: The number of its rows.
+    rows: int
+    #: The number of rows that it lacks.
+    missing: int
+    #: The number of rows that it has and should not have, repeated ones included.
+    surplus: int
+    #: Some of the missing rows, as JSON.
+    missing_rows: tuple[str, ...] = ()
+    #: Some of the surplus rows, as JSON.
+    surplus_rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Annotated
 
-from frazil.api.pipeline import open_pipeline
+import typer
+
+from frazil.api.pipeline import Pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.ops.check import Finding
+from frazil.ops.json_records import to_json
+from frazil.ops.offline_check import NOT_CHECKED
+from frazil.secrets import Secrets
+from frazil.spec import load_spec
+from frazil.spec.load import read_settings
+from frazil.spec.syntax.shown import shown
+
+Offline = Annotated[bool, typer.Option("--offline", help="Check what can be checked without any service.")]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Show the file as it is read, with the line or option that each value comes from."),
+]
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, offline: Offline = False, show: Show = False) -> int:
     """Validate the pipeline file and check what it needs: Java, jars, Spark's master, Kafka, election, catalog, store,
     schema registry.
 
@@ -19,13 +35,27 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     with it, such as a column that no record has. Shows what each check did and,
     when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
 
+    With --offline it reaches no service: it validates the file, also in each of its other environments, parses queries, and
+    names what it did not check. --show prints the settings first, without defaults and secrets.
+
     Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
     query cannot be computed; 2 when
     the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
-    pipeline = open_pipeline(output, file)
-    result = pipeline.check(progress=output.doing)
-    output.result(result.document(), "\n".join(line for finding in result.findings for line in _lines(finding)))
+    secrets = Secrets(os.environ, has_placeholders=offline)
+    spec = load_spec(file, secrets=secrets)
+    output.hide(spec.file.secrets)
+    pipeline = Pipeline(spec, file, output.redaction)
+    result = pipeline.check_offline(secrets.missing) if offline else pipeline.check(progress=output.doing)
+    settings = read_settings(file) if show else ()
+    document = result.document() | {
+        "not_checked": list(NOT_CHECKED) if offline else [],
+        "settings": [to_json(setting, "depth", "label") for setting in settings],
+    }
+    lines = [*shown(settings), *([""] if show else [])]
+    lines += [line for finding in result.findings for line in _lines(finding)]
+    lines += [f"not checked: {', '.join(NOT_CHECKED)}"] if offline else []
+    output.result(document, "\n".join(lines))
     return 0 if result.is_ok else 1
 
 

@@ -19,8 +19,8 @@ from frazil.api.wiring import (
 )
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.record import FAR_TIME
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError

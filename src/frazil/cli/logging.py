@@ -9,13 +9,13 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from frazil.api.redaction import Redaction
+from frazil.cli.output import LogFormat, LogLevel
 from frazil.printable import plain
 
 _BESIDE_ERRORS = (
@@ -29,28 +29,11 @@ stack trace, and of Python objects that Frazil has removed before Java did.
 """
 
 
-class LogFormat(StrEnum):
-    """The format of log lines."""
-
-    auto = "auto"
-    text = "text"
-    json = "json"
-
-
-class LogLevel(StrEnum):
-    """The least important level that is written."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
 def configure_logging(
     form: LogFormat, level: LogLevel, redaction: Redaction, make_room: Callable[[], None] = lambda: None
-) -> None:
-    """Configures every logger of the process; a second call replaces the first. make_room: is called before a line is
-    written.
+) -> structlog.stdlib.BoundLogger:
+    """Configures every logger of the process; a second call replaces the first. Returns Frazil's own. make_room: is called
+    before a line is written.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -84,6 +67,8 @@ def configure_logging(
     root.handlers[:] = [sink]
     root.setLevel(logging.WARNING)
     logging.getLogger("frazil").setLevel(logging.DEBUG)
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger("frazil")
+    return logger
 
 
 class _Sink(logging.StreamHandler[TextIO]):

@@ -16,7 +16,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import structlog
 import typer
 
 from frazil.api.redaction import Json, Redaction
@@ -26,8 +25,7 @@ from frazil.printable import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-log = structlog.get_logger("frazil")
+    from structlog.stdlib import BoundLogger
 
 DEFAULT_FILE = Path("frazil.yaml")
 SpecFile = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The pipeline file.")]
@@ -39,6 +37,23 @@ class OutputFormat(StrEnum):
 
     text = "text"
     json = "json"
+
+
+class LogFormat(StrEnum):
+    """The format of log lines."""
+
+    auto = "auto"
+    text = "text"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important level that is written."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
 
 
 class ReaderGone(Exception):
@@ -61,8 +76,8 @@ class Output:
         self._results = results or sys.stdout
         self._notes = notes or sys.stderr
         self._is_lost = False
-        #: Whether errors are lines of the log, for a reader of standard error that expects nothing else.
-        self.logs_errors = False
+        #: Where errors are logged, for a reader of standard error that expects lines of the log alone; None: they are notes.
+        self.log: BoundLogger | None = None
         self._progress: ProgressLine | None = None
 
     def hide(self, secrets: Iterable[str]) -> None:
@@ -78,7 +93,7 @@ class Output:
 
     def begin_progress(self) -> None:
         """Shows on a terminal, from the third second on, what the command is doing; does nothing elsewhere."""
-        if self._notes.isatty() and not self.logs_errors and os.environ.get("TERM") != "dumb":
+        if self._notes.isatty() and self.log is None and os.environ.get("TERM") != "dumb":
             self._progress = ProgressLine(self._notes)
 
     def doing(self, text: str) -> None:
@@ -122,7 +137,7 @@ class Output:
         return exit_code
 
     def _note_error(self, words: Mapping[str, str], exit_code: int) -> None:
-        if self.logs_errors:
+        if (log := self.log) is not None:
             log.error("command_failed", **{key: text for key, text in words.items() if text}, exit_code=exit_code)
             return
         self.note(f"error: {words['message']}")

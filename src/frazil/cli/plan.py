@@ -10,7 +10,6 @@ import typer
 
 from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.ops.lineage import describe_protected
 from frazil.ops.plan import FirstOffset, PlannedTable
 from frazil.ops.reports import count, held_back
 
@@ -70,8 +69,7 @@ def _lines(table: PlannedTable) -> Iterator[str]:
 
 
 def _before_rows(table: PlannedTable) -> Iterator[str]:
-    if table.protected:
-        yield f"  protects {describe_protected(table.protected)}"
+    yield from (f"  {note.line}" for note in table.notes)
     if table.in_spark:
         yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
     for stage in table.stages:

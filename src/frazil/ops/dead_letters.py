@@ -19,8 +19,8 @@ from frazil.literals import format_moment
 from frazil.ops.json_records import to_json
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import known_tables, no_such_table
-from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
+from frazil.stages.record_key import key_id_of
 from frazil.write.plain_target import plain_target
 
 _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]

@@ -12,7 +12,7 @@ from frazil.plugins.functions import Function
 from frazil.spec import settings, table_forms
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.keys import Declared, Key, SecretWord, section
+from frazil.spec.syntax.keys import Declared, Key, section
 from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 
@@ -81,16 +81,6 @@ class ShapeSpec(Declared):
     """Paths of the fields to leave out, each with everything in it."""
 
 
-class ProtectSpec(Declared):
-    """What happens to personal data."""
-
-    protect: Annotated[tuple[settings.ProtectRule, ...], table_forms.PROTECT] = ()
-    """What happens to fields with personal data before anything is written: path, or /regular expression/, to an action.
-    The first rule that finds a field decides."""
-    protect_key: Annotated[SecretWord, table_forms.PROTECT_KEY] = None
-    """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
-
-
 class QuerySpec(Declared):
     """What a table does to its records before its rows are written."""
 
@@ -122,14 +112,6 @@ class QuerySpec(Declared):
     """Python functions that the table's query and conditions may call, each as `module.function`."""
     on_error: Literal["dead_letter", "null"] = "dead_letter"
     """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
-    expect: Annotated[tuple[settings.ExpectationSpec, ...], table_forms.EXPECT] = ()
-    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
-    else: dead_letter}}`. A condition alone only warns."""
-
-    @property
-    def judges_rows(self) -> bool:
-        """Whether rows are expected to meet a condition."""
-        return any(expectation.is_of_rows for expectation in self.expect)
 
     @property
     def has_steps(self) -> bool:

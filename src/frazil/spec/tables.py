@@ -17,10 +17,17 @@ from frazil.spec.columns import (
     check_shaping,
     check_value,
 )
-from frazil.spec.models import DEFAULTS_KEYS, OF_ALL_TABLES, OF_ONE_TABLE, PipelineSpec, Shared, TableSpec
+from frazil.spec.models import (
+    DEFAULTS_KEYS,
+    OF_ALL_TABLES,
+    OF_ONE_TABLE,
+    STAGE_SETTINGS,
+    PipelineSpec,
+    Shared,
+    TableSpec,
+)
 from frazil.spec.package_stages import hide_stages
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
-from frazil.spec.protect import check_protect, check_rule, complete_rule
 from frazil.spec.sections import RULES as RULES_OF_SECTIONS
 from frazil.spec.sections import check_order
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
@@ -28,7 +35,7 @@ from frazil.spec.syntax.keys import Declared, Path, is_true, keys_of
 from frazil.spec.syntax.problems import Mistake, Mistakes, try_check
 from frazil.spec.syntax.reading import Reading, Rules
 from frazil.spec.topics import check_offset_topics, table_name
-from frazil.types import RESCUED_COLUMN
+from frazil.types import MAIN, RESCUED_COLUMN
 
 _STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
@@ -210,6 +217,13 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
                 yield from _check_taken(key, path, taken, table.shape.exclude)
 
 
+def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
+    """Yields a `publish` of a table without a branch to publish from."""
+    if table.publishing.publish is not None and table.publishing.branch == MAIN:
+        message = "`publish` has nothing to publish: commits go to main, where readers see them at once"
+        yield Mistake("publish", message, "write `branch: ingest`, or remove `publish`")
+
+
 def _named(table: TableSpec) -> Iterator[tuple[str, int, str, str]]:
     """Each setting that names a column, its line (0 for the key's), the column, and how it is written."""
     terms = [("partition_by", term) for term in table.layout.partition_by or ()]
@@ -237,12 +251,17 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
         yield Mistake(key, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
 
 
+def _check_stages(table: TableSpec) -> Iterator[Mistake]:
+    for stage in table.stage_settings.values():
+        yield from stage.check(table)
+
+
 OF_TABLES = Rules(
     _complete_table,
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
-        _check_layout, _check_named_columns, check_protect, steps.check_added, steps.check_new_names,
-        steps.check_different, steps.check_expect,
+        changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
+        steps.check_new_names, steps.check_different, _check_publishing,
     ),
     _STRANGE_IN_TABLE.get,
 )  # fmt: skip
@@ -253,7 +272,6 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.ColumnSpec: Rules(checks=(check_column,), strange=STRANGE_IN_COLUMN.get),
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
-    settings.ProtectRule: Rules(complete_rule, (check_rule,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
-    settings.ExpectationSpec: Rules(checks=(steps.check_expectation,)),
+    **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
 }

@@ -12,7 +12,8 @@ import pytest
 import structlog
 
 from frazil.api.redaction import Json, Redaction
-from frazil.cli.logging import LogFormat, LogLevel, configure_logging
+from frazil.cli.logging import configure_logging
+from frazil.cli.output import LogFormat, LogLevel
 
 SECRET = 'pa"ss\\w/ord'
 

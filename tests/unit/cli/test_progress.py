@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 
 from frazil.cli.output import Output
 from frazil.cli.progress import ProgressLine
@@ -77,7 +78,7 @@ def test_other_readers_of_standard_error_get_no_line(
 ) -> None:
     monkeypatch.setenv("TERM", term)
     output = Output(results=io.StringIO(), notes=notes)
-    output.logs_errors = logs_errors
+    output.log = structlog.stdlib.get_logger() if logs_errors else None
     output.begin_progress()
     assert output._progress is None
 

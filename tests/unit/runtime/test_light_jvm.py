@@ -11,7 +11,8 @@ import pytest
 from py4j.java_gateway import GatewayParameters
 
 from frazil.api.redaction import Redaction
-from frazil.cli.logging import LogFormat, LogLevel, configure_logging
+from frazil.cli.logging import configure_logging
+from frazil.cli.output import LogFormat, LogLevel
 from frazil.runtime.light_jvm import Gateway
 
 

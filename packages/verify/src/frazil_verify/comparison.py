@@ -1,0 +1,98 @@
+"""Compares the rows of two tables, as Spark reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from frazil.api.results import Difference
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.compaction import seen_as
+from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.rewriters import is_readable_by_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COPIES, _ROW = "__copies", "__row"
+_SHOWN = 5
+_TASKS = "spark.sql.shuffle.partitions"
+_ROWS_PER_TASK = 50_000
+"""Of both sides: Spark's usual 200 tasks take seconds where there are few rows."""
+
+
+class NotComparable(Exception):
+    """Why rows cannot be compared."""
+
+
+def compare(table: DataFrame, wanted: DataFrame) -> Difference:
+    """Compares rows by the names of their columns; a column that only one side has is null on the other.
+
+    Raises: NotComparable where a task fails.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415  (a third of a second that other commands need not pay)
+
+    both = table.withColumn(_COPIES, f.lit(1)).unionByName(
+        wanted.withColumn(_COPIES, f.lit(-1)), allowMissingColumns=True
+    )
+    for field in both.schema.fields:  # Spark groups no rows by a map; both sides have the order of the record.
+        if "map<" in field.dataType.simpleString():
+            both = both.withColumn(field.name, f.to_json(f.struct(f.col(f"`{field.name}`"))))
+    columns = [f.col(f"`{name}`") for name in both.columns if name != _COPIES]
+    # Not by each column: Spark's planner overflows its stack at some thousands of them.
+    both = both.select(f.struct(*columns).alias(_ROW), f.col(_COPIES))
+    differing = both.groupBy(_ROW).agg(f.sum(_COPIES).alias(_COPIES)).where(f.col(_COPIES) != 0)
+    rows = differing.select(f.to_json(_ROW).alias("row"), f.col(_COPIES).alias("copies"))
+    conf = table.sparkSession.conf
+    most_tasks = str(conf.get(_TASKS))
+    try:
+        count = table.count()
+        conf.set(_TASKS, str(min(1 + (count + wanted.count()) // _ROWS_PER_TASK, int(most_tasks))))
+        rows = rows.persist()
+        (sums,) = rows.agg(
+            f.sum(f.greatest(-f.col("copies"), f.lit(0))), f.sum(f.greatest("copies", f.lit(0)))
+        ).collect()
+        missing, surplus = (
+            tuple(row.row for row in rows.where(condition).limit(_SHOWN).collect())
+            for condition in ("copies < 0", "copies > 0")
+        )
+        return Difference(count, int(sums[0] or 0), int(sums[1] or 0), missing, surplus)
+    except (PySparkException, Py4JJavaError) as error:
+        raise NotComparable(str(error).splitlines()[0]) from None
+    finally:
+        rows.unpersist()
+        conf.set(_TASKS, most_tasks)
+
+
+def rows_of(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_id: int) -> DataFrame:
+    """Returns the rows of a snapshot.
+
+    Raises: NotComparable for types that Spark does not have.
+    """
+    travel = catalog.gateway.jvm.org.apache.iceberg.spark.TimeTravel.version(str(snapshot_id))
+    return _rows(spark, catalog, table, None, travel)
+
+
+def rows_at(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_id: int | None) -> DataFrame:
+    """Returns the rows of a snapshot in the present columns of the table; none for None.
+
+    Raises: NotComparable for types that Spark does not have.
+    """
+    return _rows(spark, catalog, table, -1 if snapshot_id is None else snapshot_id, None)
+
+
+def _rows(spark: SparkSession, catalog: IcebergCatalog, table: str, head_id: int | None, travel: Any) -> DataFrame:
+    """head_id: as of `seen_as`. travel: Iceberg's choice of a snapshot; None: the newest one."""
+    from pyspark.sql import DataFrame  # noqa: PLC0415  (as above)
+
+    jvm: Any = spark.sparkContext._jvm
+    java = catalog.java_table(table)
+    if not is_readable_by_spark(jvm, java):
+        raise NotComparable("Spark cannot read a type of its columns")
+    source = jvm.org.apache.iceberg.spark.source.SparkTable.create(seen_as(jvm, java, head_id=head_id), travel)
+    none = jvm.scala.Option.empty()
+    relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(source, none, none)
+    rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+    return rows.toDF(*(str(field.name()) for field in each(java.schema().columns())))
