@@ -7,7 +7,7 @@ PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
 	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
 	prometheus console collector catalogs stores lock clean
 
@@ -43,9 +43,14 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 		-r requirements/extras.txt
 	touch $@
 
+# The bill of materials: wheels and jars with their sums and licences, in CycloneDX.
+sbom: setup
+	$(BIN)/python -m deploy.sbom dist/frazil.cdx.json
+
 # The plain manifests, from the chart.
 manifests: HELM ?= helm
 manifests:
+	cp deploy/prometheus/frazil.rules.yaml deploy/helm/frazil/files/
 	{ echo '# Rendered from deploy/helm/frazil by `make manifests`: edit the chart, or a copy of this file.'; \
 		$(HELM) template shop deploy/helm/frazil --namespace shop --values deploy/kubernetes/frazil-values.yaml; } \
 		> deploy/kubernetes/frazil.yaml

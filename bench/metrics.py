@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.place import Place, Run, say
-from frazil.cli.output import Redaction
+from frazil.api.redaction import Redaction
 from frazil.clock import SystemClock
 from frazil.http.server import open_server
 from frazil.ingest.batches.services import Services

@@ -16,6 +16,7 @@ import typer
 from docs import texts
 from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.outputs import ABOUT, DOCUMENTS
+from docs.python_api import python_page
 from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
 from frazil import failpoints as failpoint_module
@@ -344,6 +345,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "failpoints.md": failpoints_page,
     "stores.md": stores_page,
     **{f"import-{tool.name}.md": partial(import_page, tool) for tool in TOOLS},
+    "python.md": lambda: _page(python_page(_NOTE)),
     "metrics.md": metrics_page,
     "api.md": api_page,
 }

@@ -181,6 +181,8 @@ LOG_EVENTS: dict[str, str] = {
     " last hours alone.",
     "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
+    "operator_action": "Somebody asked for a change, which is in the [audit log](../security/audit.md) too: `through`"
+    " (command, api or console), `who`, `place`, `operation`, and its arguments.",
     "http_certificate_expiring": "The certificate of `http.tls` is in its last two weeks, or in the last tenth of a shorter"
     " time (`reason`). Renewed files are used without a restart.",
     "http_certificate_invalid": "The certificate of `http.tls` has expired or is not valid yet (`reason`): it is served, and"

@@ -20,6 +20,7 @@ from frazil.ops.layouts import PlannedLayout
 from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
 from frazil.ops.plan import INNER, PlannedTable
+from frazil.ops.sizing import Size
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.stages.table import NOTES
@@ -291,9 +292,18 @@ DEAD_LETTER = Document(
     " and whether they are `dropped`.",
     {},
 )
+SIZE = Document(
+    "frazil size",
+    "",
+    {
+        **keys_of(Size),
+        "load": ("object", "The load, as the command was given it."),
+        "prices": ("object", "The prices that the estimate is made with."),
+    },
+)
 DOCUMENTS = (
     STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, PUBLISHING, FAILED_AUDIT, WATERMARK,
-    RUN, PLAN, CHECK, ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    RUN, PLAN, CHECK, SIZE, ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

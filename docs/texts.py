@@ -27,10 +27,20 @@ the command reads it ([environments](../how-to/environments.md)).
 
 Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
-`frazil --install-completion` makes bash, zsh or fish complete commands and options, `frazil --show-completion` prints the
-script for that. `frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
+`frazil --install-completion` makes bash, zsh or fish complete commands, options and the names of tables, `frazil
+--show-completion` prints the script for that. `frazil --version` prints the version, with `--output json` as
+`{"version": "…"}`.
+
+On a terminal, a command that takes longer than two seconds shows on standard error what it is doing. `NO_COLOR=1` switches
+colours off, `FORCE_COLOR=1` switches them on where standard output is not a terminal
+([no-color.org](https://no-color.org))."""
 SHARED_OPTIONS = """\
-`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`."""
+`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`. The
+variables without it are for every command: `FRAZIL_FILE`, `FRAZIL_OUTPUT`, `FRAZIL_DEBUG`, `FRAZIL_LOG_FORMAT` and
+`FRAZIL_LOG_LEVEL`; that of the command takes precedence.
+
+`--output`, `--debug`, `--log-format` and `--log-level` work before the command as well: `frazil --output json
+status`."""
 ERRORS = """\
 Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
 table has the default texts."""

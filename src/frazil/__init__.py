@@ -1,10 +1,79 @@
-"""Frazil turns Kafka topics into maintained Apache Iceberg tables."""
+"""Frazil turns Kafka topics into maintained Apache Iceberg tables.
 
+What is named in `__all__` is the Python API. It is imported when it is first used: `import frazil` takes a millisecond.
+"""
+
+import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from frazil.api.pipeline import Pipeline as Pipeline
+    from frazil.api.pipeline import load as load
+    from frazil.api.results import CheckResult as CheckResult
+    from frazil.api.results import PlanResult as PlanResult
+    from frazil.api.results import RunResult as RunResult
+    from frazil.api.results import VerifiedTable as VerifiedTable
+    from frazil.api.results import VerifyResult as VerifyResult
+    from frazil.errors import ConflictError as ConflictError
+    from frazil.errors import FencedError as FencedError
+    from frazil.errors import FrazilError as FrazilError
+    from frazil.errors import InvariantError as InvariantError
+    from frazil.errors import RecordError as RecordError
+    from frazil.errors import SpecError as SpecError
+    from frazil.errors import UnavailableError as UnavailableError
+    from frazil.ops.check import Finding as Finding
+    from frazil.ops.pipeline_status import PipelineReport as PipelineReport
+    from frazil.ops.plan import PlannedTable as PlannedTable
+    from frazil.ops.table_status import TableStatus as TableStatus
 
 __version__ = "0.1.0"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_MODULES = {
+    "frazil.api.pipeline": ("Pipeline", "load"),
+    "frazil.api.results": ("CheckResult", "PlanResult", "RunResult", "VerifiedTable", "VerifyResult"),
+    "frazil.errors": (
+        "ConflictError", "FencedError", "FrazilError", "InvariantError", "RecordError", "SpecError", "UnavailableError",
+    ),
+    "frazil.ops.check": ("Finding",),
+    "frazil.ops.pipeline_status": ("PipelineReport",),
+    "frazil.ops.plan": ("PlannedTable",),
+    "frazil.ops.table_status": ("TableStatus",),
+}  # fmt: skip
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+"""The module of each name of the API that is imported when it is used."""
+__all__ = [
+    "CheckResult",
+    "ConflictError",
+    "FencedError",
+    "Finding",
+    "FrazilError",
+    "InvariantError",
+    "Pipeline",
+    "PipelineReport",
+    "PlanResult",
+    "PlannedTable",
+    "RecordError",
+    "RunResult",
+    "SpecError",
+    "TableStatus",
+    "UnavailableError",
+    "VerifiedTable",
+    "VerifyResult",
+    "__version__",
+    "load",
+    "udf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'frazil' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def udf(returns: str) -> Callable[[_Function], _Function]:

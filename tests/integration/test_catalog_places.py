@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from frazil.api.check import _check_tables
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.cli.check import _check_tables
 from frazil.errors import UnavailableError
 from frazil.ops.check import check_local_folder
 from frazil.runtime.connect import catalog_properties

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from frazil.api.check import _check_tables, findings_of
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.opening import settings_of_driver
-from frazil.cli.check import _check_tables, findings_of
 from frazil.errors import SpecError, UnavailableError
 from frazil.ops.store_check import check_driver_settings
 from frazil.runtime.connect import catalog_properties

@@ -10,7 +10,10 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,50 @@ def test_the_installed_command_reads_a_topic_into_a_table(
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 
 
+def test_the_wheel_and_the_source_say_what_they_are(tmp_path: Path) -> None:
+    offline = ("--no-isolation", "--outdir", str(tmp_path))
+    run(sys.executable, "-m", "build", *offline, str(ROOT), directory=tmp_path)
+    [source], [wheel] = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        [name] = [entry for entry in opened.namelist() if entry.endswith(".dist-info/METADATA")]
+        metadata = Parser().parsestr(opened.read(name).decode())
+        assert "frazil/py.typed" in opened.namelist()
+        assert any(entry.endswith("/licenses/LICENSE") for entry in opened.namelist())
+    assert (metadata["Name"], metadata["Version"]) == ("frazil", frazil.__version__)
+    assert (metadata["License-Expression"], metadata["Requires-Python"]) == ("Apache-2.0", "<3.14,>=3.11")
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert "iceberg" in metadata["Keywords"]
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    urls = metadata.get_all("Project-URL", [])
+    assert [url for url in urls if "example" in url] == [], "an address that does not answer"
+    with tarfile.open(source) as opened_source:
+        names = {entry.partition("/")[2] for entry in opened_source.getnames()}
+    assert {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "requirements/runtime.txt",
+        "pyproject.toml",
+    } <= names
+    assert "src/frazil/py.typed" in names
+
+
+def test_programs_that_use_the_installed_package_are_checked_by_its_types(installed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from typing import assert_type\nimport frazil\n"
+        "shop = frazil.load('frazil.yaml')\n"
+        "assert_type(shop, frazil.Pipeline)\n"
+        "assert_type(shop.run(until_caught_up=True).is_ok, bool)\n"
+        "assert_type(shop.status().tables[0].lag.lag_records, int | None)\n"
+        "assert_type(shop.plan().tables, tuple[frazil.PlannedTable, ...])\n"
+    )
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed / "python")]
+    checked = run(*mypy, "--follow-imports", "silent", str(program), directory=tmp_path)
+    assert checked.startswith("Success")
+
+
 def test_the_wheels_have_every_file_of_their_packages(installed: Path) -> None:
     [site] = installed.parent.glob("lib/python*/site-packages")
     folders = {"frazil": Path(frazil.__file__).parent} | {
@@ -137,7 +184,7 @@ def test_the_core_imports_no_extra_and_lists_what_each_would_add(core: Path, tmp
     for extra in EXTRAS:
         for name in extra.added.get("frazil.commands", ()):
             assert re.search(rf"{name.split('.')[0]}\b", shown), name
-    checked = "import frazil.cli.running, sys; print([name for name in sys.modules if name.startswith('frazil_')])"
+    checked = "import frazil.api.running, sys; print([name for name in sys.modules if name.startswith('frazil_')])"
     assert run(str(core / "python"), "-c", checked, directory=tmp_path) == "[]\n"
 
 

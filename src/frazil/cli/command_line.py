@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 import frazil
-from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names
+from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names, shared_last
 from frazil.cli.output import Output, OutputFormat, ReaderGone
 from frazil.cli.overrides import take_overrides
 from frazil.errors import SpecError, UnavailableError
@@ -27,6 +27,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _share_utf8()
     _escape_unknown_characters()
     words, overrides = take_overrides(_to_complete() or list(sys.argv[1:] if arguments is None else arguments))
+    words = shared_last(words)
     choice = CHOSEN.set(overrides)
     output = Output(_wanted_form(words))
     settings = Settings(output, debug="--debug" in words)
@@ -119,10 +120,15 @@ def _command_words(words: list[str]) -> list[str]:
     return []
 
 
+def _variable(*words: str) -> str:
+    """Returns the name of the variable for an option of a command, or, with its name alone, of every command."""
+    return "_".join(["FRAZIL", *words]).upper().replace("-", "_")
+
+
 def _wanted_form(words: list[str]) -> OutputFormat:
     # Also for a command line that cannot be parsed, which still names the format that its reader expects.
     asked = [after for word, after in pairwise(words) if word == "--output"]
     asked += [word.partition("=")[2] for word in words if word.startswith("--output=")]
-    variable = "_".join(["FRAZIL", *_command_words(words), "OUTPUT"]).upper().replace("-", "_")
-    form = asked[-1] if asked else os.environ.get(variable)
+    variables = [_variable(*_command_words(words), "output"), _variable("output")]
+    form = asked[-1] if asked else next(filter(None, map(os.environ.get, variables)), None)
     return OutputFormat.json if form == OutputFormat.json else OutputFormat.text

@@ -14,13 +14,14 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from frazil.cli.output import LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
-from frazil.cli.overrides import declare
+from frazil.cli.output import DEFAULT_FILE, LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
+from frazil.cli.overrides import Environment, Values
 from frazil.errors import SpecError
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.registration import Registered, function_of
@@ -87,6 +88,7 @@ COMMANDS = (
     Command("watermark", "frazil.cli.publish:watermark", "Print up to when what readers see of a table is complete."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
+    Command("size", "frazil.cli.size:command", "Estimate cores, memory, requests and price of a load."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
@@ -99,8 +101,16 @@ REGISTERED: Registered[Command] = Registered(
 SUMMARY = (
     "Kafka topics become maintained Apache Iceberg tables.\n\n"
     "`frazil demo` shows it on this machine; `frazil init` writes a first pipeline file for a cluster, `frazil check` tries"
-    " it, and `frazil run` runs it. `frazil --version` prints the version."
+    " it, and `frazil run` runs it."
 )
+PANELS = {
+    "Begin": ("demo", "init", "import", "adopt", "release", "setup", "doctor"),
+    "Write a pipeline": ("check", "plan", "try", "test", "size", "lineage", "schema", "topic", "dev"),
+    "Run": ("run", "status", "pause", "resume", "reset", "stand-down", "maintain", "publish", "watermark"),
+    "Prove and repair": ("verify", "repair", "dead-letters", "replay"),
+}
+"""The commands, by the first word of their names, under the titles of `frazil --help`."""
+OTHER_PANEL = "From installed packages"
 GROUPS = {
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
@@ -121,19 +131,27 @@ class Settings:
 
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
-    app = _group(SUMMARY, has_completion=True)
-    app.callback()(declare)
+    app = _group(SUMMARY, has_completion=True, kind=_Root)
+    app.callback(help=SUMMARY)(_before_commands)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
-        app.add_typer(group, name=name)
+        app.add_typer(group, name=name, rich_help_panel=_panel_of(name))
     for command in (*COMMANDS, *_packaged(words)):
         first, _, second = command.name.partition(" ")
         is_called = words[: len(command.name.split())] == command.name.split()
         function = with_shared_options(command.load(), settings) if is_called else _not_called
         owner = groups.get(first, app) if second else app
         help_text = _unwrapped(function.__doc__) if is_called and function.__doc__ else command.summary
-        owner.command(second or first, cls=_OneCommand, help=help_text, short_help=command.summary)(function)
+        panel = None if second else _panel_of(first)
+        owner.command(
+            second or first, cls=_OneCommand, help=help_text, short_help=command.summary, rich_help_panel=panel
+        )(function)
     return app
+
+
+def _panel_of(name: str) -> str:
+    """Returns the title under which `frazil --help` lists a command or group."""
+    return next((title for title, names in PANELS.items() if name in names), OTHER_PANEL)
 
 
 def packaged_names() -> list[str]:
@@ -176,9 +194,13 @@ def with_shared_options(function: Function, settings: Settings) -> Function:
         settings.output = _open_output(output)
         # Imported here, as help needs no log.
         start_logging = function_of("frazil.cli.logging:configure_logging")
-        logger = start_logging(log_format, log_level, settings.output.redaction)
+        logger = start_logging(log_format, log_level, settings.output.redaction, settings.output.make_room)
         settings.output.log = logger if log_format is LogFormat.json else None
-        return function(settings.output, **values) or 0
+        settings.output.begin_progress()
+        try:
+            return function(settings.output, **values) or 0
+        finally:
+            settings.output.end_progress()
 
     shared = inspect.signature(_shared_options, eval_str=True).parameters.values()
     own_parameters = [
@@ -218,20 +240,56 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
-def _group(summary: str, has_completion: bool = False) -> typer.Typer:
-    return typer.Typer(cls=_Group, help=summary, add_completion=has_completion, pretty_exceptions_enable=False)
+def _group(summary: str, has_completion: bool = False, kind: type[TyperGroup] | None = None) -> typer.Typer:
+    return typer.Typer(cls=kind or _Group, help=summary, add_completion=has_completion, pretty_exceptions_enable=False)
+
+
+SHARED_VARIABLES = ("FILE", "OUTPUT", "DEBUG", "LOG_FORMAT", "LOG_LEVEL")
+"""The variables that are for every command, without the prefix of all variables."""
+_PREFIX = "FRAZIL"
 
 
 class _OneCommand(TyperCommand):
-    """A command whose help shows switches without a value, and whose options have variables of their own names."""
+    """A command whose help shows switches without a value, whose options have variables of their own names, and whose tables
+    a shell completes.
+    """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        options = _without_values(super().get_params(ctx))
-        for option in options:  # Typer calls a variable as the function's parameter, such as `begin` for `--from`.
-            if ctx.auto_envvar_prefix and variable_part(option) != option.name.upper():
-                option.envvar = f"{ctx.auto_envvar_prefix}_{variable_part(option)}"
-                option.allow_from_autoenv = False
-        return options
+        parameters = _without_values(super().get_params(ctx))
+        for parameter in parameters:
+            if parameter.name != "help":
+                _name_variables(parameter, ctx.auto_envvar_prefix)
+            if parameter.metavar == "TABLE":
+                parameter._custom_shell_complete = _complete_table
+        return parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See click. It names the variables once, and not with each option."""
+        own = next((p for p in self.params if p.opts[0].startswith("--") and p.name not in _SHARED), None)
+        if ctx.auto_envvar_prefix and own is not None:
+            shared = ", ".join(f"{_PREFIX}_{name}" for name in SHARED_VARIABLES)
+            example = f"{ctx.auto_envvar_prefix}_{variable_part(own)} for {own.opts[0]}"
+            self.epilog = f"Each option can be set by a variable: {example}. {shared} are for every command."
+        super().format_help(ctx, formatter)
+
+
+def _name_variables(parameter: Any, prefix: str | None) -> None:
+    """Names the variables that set an option: that of its command, or else that of every command. Typer would call one as
+    the function's parameter, such as `begin` for `--from`.
+    """
+    if prefix is None:
+        return
+    part = variable_part(parameter)
+    parameter.envvar = [f"{prefix}_{part}", *([f"{_PREFIX}_{part}"] if part in SHARED_VARIABLES else [])]
+    parameter.show_envvar = parameter.allow_from_autoenv = False
+
+
+def _complete_table(ctx: Any, _parameter: Any, incomplete: str) -> list[str]:
+    # Imports what reads pipeline files, which no other completion needs.
+    names: list[str] = importlib.import_module("frazil.cli.completion").complete_table(
+        Path(ctx.params.get("file") or DEFAULT_FILE), incomplete
+    )
+    return names
 
 
 class _Group(TyperGroup):
@@ -239,6 +297,25 @@ class _Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_values(super().get_params(ctx))
+
+
+class _Root(_Group):
+    """The command line itself. Its help has the commands under their titles, and the options that may precede a command,
+    which `command_line` has moved behind it by then.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        options = super().get_params(ctx)
+        for option in options:  # Images set a variable that is named as `--version` would be.
+            option.allow_from_autoenv = False
+        return options
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        titles = [*PANELS, OTHER_PANEL]
+        places = {name: place for names in PANELS.values() for place, name in enumerate(names)}
+        return sorted(
+            super().list_commands(ctx), key=lambda name: (titles.index(_panel_of(name)), places.get(name, 0), name)
+        )
 
 
 def variable_part(option: Any) -> str:
@@ -253,6 +330,46 @@ def _without_values(options: list[Any]) -> list[Any]:
         if getattr(option, "is_flag", False):
             option.metavar = ""
     return options
+
+
+_SHARED = frozenset(("output", "debug", "log_format", "log_level", "file", "help"))
+"""The parameters of every command."""
+
+
+def shared_last(words: list[str]) -> list[str]:
+    """Returns a command line with the options that every command has behind the command, where it has them before it."""
+    names: list[str] = []
+    moved: list[str] = []
+    rest = list(words)
+    while rest:
+        option, equals, _ = rest[0].partition("=")
+        if option in _VALUED or rest[0] == "--debug":
+            taken = 2 if option in _VALUED and not equals else 1
+            moved, rest = [*moved, *rest[:taken]], rest[taken:]
+        elif not rest[0].startswith("-") and (not names or (names == [names[0]] and names[0] in GROUPS)):
+            names, rest = [*names, rest[0]], rest[1:]
+        else:
+            break
+    return [*names, *moved, *rest]
+
+
+_VALUED = ("--output", "--log-format", "--log-level")
+
+
+def _before_commands(
+    _environment: Environment = "",
+    _values: Values = [],  # noqa: B006  (as Typer declares options)
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    _output: Annotated[
+        OutputFormat, typer.Option("--output", help="Print results as text or as JSON; before or after a command.")
+    ] = OutputFormat.text,
+) -> None:
+    """Declares options of the command line for its help; `command_line` and `overrides` read them.
+
+    Raises: SpecError for `--version` with a command.
+    """
+    if version:
+        raise SpecError("`--version` goes with no command", remedy="run `frazil --version` alone")
 
 
 def _not_called() -> None:

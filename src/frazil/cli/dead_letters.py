@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
-from frazil.catalog.port import Catalog, TableState
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.wiring import (
+from frazil.api.redaction import Json
+from frazil.api.wiring import (
     catalog_and_queries,
     known_state,
     open_schemas,
     read_spec,
     topics_for_reading,
 )
+from frazil.catalog.port import Catalog, TableState
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.record import FAR_TIME
@@ -27,6 +28,7 @@ from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.kafka.reader import KafkaReader
+from frazil.ops.audit import record_command
 from frazil.ops.dead_letters import (
     DeadLetterClass,
     bytes_document,
@@ -143,6 +145,7 @@ def replay(
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table, open_schemas(spec)) as desk:
+        record_command(spec, "dead-letters replay", table=table, **_given(selection))
         for owner in desk.tables:
             done = desk.replayer.replay(owner, selection)
             tables[owner.name] = {"replayed": done.replayed, "remaining": done.remaining}
@@ -171,6 +174,7 @@ def drop(  # noqa: PLR0913  (each is an option)
     selection = Selection(error_class, topic, partition, offset)
     with _open(spec, table) as desk:
         if yes:
+            record_command(spec, "dead-letters drop", table=table, **_given(selection))
             counts = {owner.name: desk.replayer.drop(owner, selection) for owner in desk.tables}
         else:
             counts = {
@@ -185,6 +189,10 @@ def drop(  # noqa: PLR0913  (each is an option)
     document: Json = {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}
     output.result(document, "\n".join(lines) or "no such dead letters")
     return 0 if yes else NOT_DONE
+
+
+def _given(selection: Selection) -> dict[str, Any]:
+    return {name: value for name, value in asdict(selection).items() if value is not None}
 
 
 @contextmanager

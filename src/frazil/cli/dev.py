@@ -28,6 +28,7 @@ def broker(output: Output, port: Port = 9092, directory: Directory = Path(".fraz
     """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory. A topic is created when
     a producer first writes to it.
     """
+    output.end_progress()
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, signal.default_int_handler)
     with suppress(KeyboardInterrupt), EmbeddedBroker(directory, port, _OWN) as running:

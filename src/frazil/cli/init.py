@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from frazil.cli.check import findings_of
+from frazil.api.check import findings_of
+from frazil.api.wiring import open_topics
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import open_topics
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.port import Partition, ReadRecord, Source
@@ -72,9 +72,11 @@ def command(
     answer, no topic has records, or a check failed; 2 when an argument is wrong.
     """
     if bootstrap_servers is None and not (registry or warehouse or kafka) and sys.stdin.isatty():
+        output.end_progress()  # It would be drawn over the questions.
         bootstrap_servers = typer.prompt("Kafka's brokers", default=_DEFAULT_BROKER, err=True)
         registry = typer.prompt("Schema registry (empty: none)", default="", show_default=False, err=True)
         warehouse = typer.prompt("Warehouse (empty: ./frazil-data)", default="", show_default=False, err=True)
+        output.begin_progress()
     if not bootstrap_servers:
         raise SpecError("the brokers are not named", remedy="give --bootstrap-servers HOST:PORT")
     if file != Path("-") and file.exists():

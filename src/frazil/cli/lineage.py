@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from frazil.api.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.ingest.tables.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.lineage import TableLineage, lineage_of

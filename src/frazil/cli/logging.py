@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Callable
+from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from frazil.cli.output import LogFormat, LogLevel, Redaction
+from frazil.api.redaction import Redaction
+from frazil.cli.output import LogFormat, LogLevel
 from frazil.printable import plain
 
 _BESIDE_ERRORS = (
@@ -26,8 +29,12 @@ stack trace, and of Python objects that Frazil has removed before Java did.
 """
 
 
-def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) -> structlog.stdlib.BoundLogger:
-    """Configures every logger of the process; a second call replaces the first. Returns Frazil's own."""
+def configure_logging(
+    form: LogFormat, level: LogLevel, redaction: Redaction, make_room: Callable[[], None] = lambda: None
+) -> structlog.stdlib.BoundLogger:
+    """Configures every logger of the process; a second call replaces the first. Returns Frazil's own. make_room: is called
+    before a line is written.
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -40,7 +47,7 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    sink = logging.StreamHandler(sys.stderr)
+    sink = _Sink(sys.stderr, make_room)
     sink.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
@@ -62,6 +69,18 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
     logging.getLogger("frazil").setLevel(logging.DEBUG)
     logger: structlog.stdlib.BoundLogger = structlog.get_logger("frazil")
     return logger
+
+
+class _Sink(logging.StreamHandler[TextIO]):
+    """Writes lines where the progress of a command may be shown."""
+
+    def __init__(self, stream: TextIO, make_room: Callable[[], None]) -> None:
+        super().__init__(stream)
+        self._make_room = make_room
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._make_room()
+        super().emit(record)
 
 
 def _is_for_operators(record: logging.LogRecord) -> bool:

@@ -9,9 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import (
+from frazil.api.wiring import (
     has_catalog,
     known_state,
     light_jvm,
@@ -20,10 +18,14 @@ from frazil.cli.wiring import (
     read_spec,
     topics_for_reading,
 )
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
+from frazil.errors import SpecError
 from frazil.ingest.failures import named_jvm_death
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner, Outcome
+from frazil.ops.audit import record_command
 from frazil.ops.maintenance import (
     TableRound,
     chosen_tables,
@@ -39,13 +41,23 @@ from frazil.printable import plural
 from frazil.runtime.connect import running_jvm
 
 FAILED = 1
-OneTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="Only this table and its dead-letter table.")
+TableName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TABLE", help="Only this table and its dead-letter table, such as shop.orders.", show_default=False
+    ),
 ]
+OneTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The same.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the due actions and their reasons; change nothing.")]
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None, dry_run: DryRun = False) -> int:
+def command(
+    output: Output,
+    file: SpecFile = DEFAULT_FILE,
+    name: TableName = None,
+    table: OneTable = None,
+    dry_run: DryRun = False,
+) -> int:
     """Run table maintenance once: compact small files, rewrite delete files and manifests, expire snapshots, remove orphans.
 
     Only actions due by `maintenance` in the pipeline file run. Works whether or not `frazil run` is running, on this
@@ -53,7 +65,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
 
     Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.
     """
-    spec = read_spec(output, file)
+    if name is not None and table not in (None, name):
+        raise SpecError(f"`{name}` and `--table {table}` name two tables", remedy="leave one of the two out")
+    spec, table = read_spec(output, file), table or name
     tables = known_tables(spec, topics_for_reading(spec), known_state(spec))
     chosen = chosen_tables(tables, table)
     if not has_catalog(spec):
@@ -63,6 +77,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
             table_maintenance = IcebergMaintenance(open_catalog_for_reading(light, spec))
             rounds = list(plan_rounds(MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock()), chosen))
     else:
+        record_command(spec, "maintain", table=table)
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
             load_upsert_tables(tables, catalog)

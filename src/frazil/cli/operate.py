@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 
 import typer
 
+from frazil.api.wiring import read_spec
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import read_spec
 from frazil.errors import ConflictError, FrazilError, UnavailableError
 from frazil.http.certificate import RENEW
 from frazil.ops.reports import behind

@@ -10,80 +10,26 @@ import json
 import os
 import sys
 import traceback
-import urllib.parse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from frazil.catalog.vended import VENDED, Vended
+from frazil.api.redaction import Json, Redaction
+from frazil.cli.progress import ProgressLine
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.printable import plain
-from frazil.secrets import mask
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from structlog.stdlib import BoundLogger
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-
 DEFAULT_FILE = Path("frazil.yaml")
 SpecFile = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The pipeline file.")]
 _WIDTH_OF_A_PIPE = 120
-
-
-def _spell(secret: str) -> set[str]:
-    return {
-        secret,
-        json.dumps(secret)[1:-1],
-        repr(secret)[1:-1],
-        urllib.parse.quote(secret.encode("utf-8", "surrogatepass"), safe=""),
-    }
-
-
-class Redaction:
-    """The secrets of this process, those vended by its catalog included. Text returned by `text` contains none of them,
-    in no known spelling.
-    """
-
-    def __init__(self, vended: Vended = VENDED) -> None:
-        self._secrets: frozenset[str] = frozenset()
-        self._vended = vended
-        self._spelt: tuple[frozenset[str], frozenset[str], list[str]] = (frozenset(), frozenset(), [])
-
-    def hide(self, secrets: Iterable[str]) -> None:
-        """Adds `secrets`, except the empty one."""
-        self._secrets |= {*filter(None, secrets)}
-
-    def _spellings(self) -> list[str]:
-        """Returns the spellings of all secrets, the longest first; computed again when secrets are added. Thread-safe."""
-        of, given, spellings = self._spelt
-        if of is not self._secrets or given is not self._vended.values:
-            of, given = self._secrets, self._vended.values
-            spellings = sorted(
-                {spelling for secret in of | given for spelling in _spell(secret)}, key=len, reverse=True
-            )
-            self._spelt = (of, given, spellings)
-        return spellings
-
-    def text(self, text: str) -> str:
-        """Returns the text with secrets masked."""
-        for spelling in self._spellings():
-            text = mask(text, spelling)
-        return text
-
-    def document(self, value: Json) -> Json:
-        """Returns `value` with secrets masked in every text and key; a value that is not JSON becomes its text."""
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        if isinstance(value, Mapping):
-            return {self.text(str(key)): self.document(held) for key, held in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.document(held) for held in value]
-        return self.text(str(value))
 
 
 class OutputFormat(StrEnum):
@@ -132,6 +78,7 @@ class Output:
         self._is_lost = False
         #: Where errors are logged, for a reader of standard error that expects lines of the log alone; None: they are notes.
         self.log: BoundLogger | None = None
+        self._progress: ProgressLine | None = None
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Masks `secrets` in everything written from now on, logs included."""
@@ -143,6 +90,27 @@ class Output:
             self._write(self._results, json.dumps(self.redaction.document(document), ensure_ascii=False))
         else:
             self._write(self._results, self.redaction.text(_render(text, self._results, self.redaction.text)))
+
+    def begin_progress(self) -> None:
+        """Shows on a terminal, from the third second on, what the command is doing; does nothing elsewhere."""
+        if self._notes.isatty() and self.log is None and os.environ.get("TERM") != "dumb":
+            self._progress = ProgressLine(self._notes)
+
+    def doing(self, text: str) -> None:
+        """Notes what the command is doing, in a few words, for the line of its progress."""
+        if self._progress is not None:
+            self._progress.show(plain(self.redaction.text(text)))
+
+    def end_progress(self) -> None:
+        """Shows no progress any more."""
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None
+
+    def make_room(self) -> None:
+        """Erases the line of the progress, before something else is written to the terminal."""
+        if self._progress is not None:
+            self._progress.hide()
 
     def clear(self) -> None:
         """Clears the terminal, where the next result is to replace the last one; does nothing elsewhere."""
@@ -179,10 +147,12 @@ class Output:
 
     def close(self) -> None:
         """Closes the stream of results if it was reserved for them."""
+        self.end_progress()
         if self._results is not sys.stdout:
             self._results.close()
 
     def _write(self, stream: TextIO, text: str) -> None:
+        self.make_room()
         try:
             stream.write(text.rstrip("\n") + "\n")
             stream.flush()

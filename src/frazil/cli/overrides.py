@@ -25,10 +25,6 @@ Values = Annotated[
 ]
 
 
-def declare(env: Environment = "", set_: Values = []) -> None:  # noqa: B006  (as Typer declares options)
-    """Declares the options for the help; `take_overrides` has taken them."""
-
-
 def take_overrides(words: Sequence[str]) -> tuple[list[str], Overrides]:
     """Returns the words without the two options, and what these and the variable FRAZIL_ENV choose. An option without its
     value stays, for the message of the command line.

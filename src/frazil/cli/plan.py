@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Annotated
 
-from frazil.catalog.port import Catalog
+import typer
+
+from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, refuse_lost_catalog, topics_for_reading
-from frazil.clock import SystemClock
-from frazil.ingest.tables.queries import Queries
-from frazil.kafka.reader import read_sample
-from frazil.kafka.topics import KafkaTopics
-from frazil.ops.plan import FirstOffset, PlannedTable, plan_document, plan_tables
+from frazil.ops.plan import FirstOffset, PlannedTable
 from frazil.ops.reports import count, held_back
-from frazil.spec import PipelineSpec
 
+OneTable = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
 SOMETHING_TO_DO = 4
 _TITLES = {
     "create": "create the table",
@@ -27,7 +27,7 @@ _TITLES = {
 }
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None) -> int:
     """Show what `frazil run` would create or change: tables, columns, partition specs, first offsets; change nothing.
 
     Columns that the pipeline file does not declare are inferred from a sample of up to 10,000 unread records per table;
@@ -38,25 +38,12 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     change something, wait for a topic, for a record with a field or for the end of an open transaction, or stop at bad
     records; 1 when Kafka or the catalog does not answer; 2 when the pipeline file is wrong.
     """
-    spec = read_spec(output, file)
-    refuse_lost_catalog(spec)
-    with catalog_and_queries(spec) as (catalog, queries):
-        tables = plan_of(spec, topics_for_reading(spec), catalog, queries)
-    document = plan_document(spec, tables)
-    warnings = [f"warning: {words}" for words in document["warnings"]]
-    parts = [*warnings, *("\n".join(_lines(table)) for table in tables)] if tables else [*warnings, "no tables"]
-    output.result(document, "\n\n".join(parts))
-    return SOMETHING_TO_DO if document["changes"] else 0
-
-
-def plan_of(
-    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None, only: str | None = None
-) -> list[PlannedTable]:
-    """Returns what a run would do with each table, or the one named `only`, from a sample of its unread records."""
-    clock = SystemClock()
-    return plan_tables(
-        spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec), queries, only
-    )
+    pipeline = open_pipeline(output, file)
+    result = pipeline.plan(table, progress=output.doing)
+    warnings = [f"warning: {words}" for words in result.warnings]
+    parts = [*warnings, *("\n".join(_lines(planned)) for planned in result.tables)]
+    output.result(result.document(), "\n\n".join(parts if result.tables else [*warnings, "no tables"]))
+    return SOMETHING_TO_DO if result.has_changes else 0
 
 
 def _lines(table: PlannedTable) -> Iterator[str]:

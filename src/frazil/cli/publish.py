@@ -9,10 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.running import open_publisher
-from frazil.cli.wiring import (
+from frazil.api.running import open_publisher
+from frazil.api.wiring import (
     has_catalog,
     known_state,
     light_jvm,
@@ -20,6 +18,8 @@ from frazil.cli.wiring import (
     read_spec,
     topics_for_reading,
 )
+from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,31 +13,18 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.catalog.port import Catalog
+from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import (
-    catalog_for_reading,
-    has_catalog,
-    known_state,
-    read_spec,
-    refuse_lost_catalog,
-    topics_for_reading,
-)
 from frazil.clock import SystemClock
-from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.tables.table import Table as IngestTable
-from frazil.maintenance.due import RoundsStatus
-from frazil.ops.maintenance import report_maintenance
-from frazil.ops.pipeline_status import PipelineReport, as_document
+from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.reports import Problem, ago, count, duration, held_back, size
-from frazil.ops.status import report_pipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
 from frazil.publish.report import PublishReport
-from frazil.spec import PipelineSpec
 
+OneTable = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
 Watch = Annotated[
     bool, typer.Option("--watch", help="Show the status again, two seconds after the last time, until Ctrl-C.")
 ]
@@ -55,7 +42,7 @@ _COLOURS = {
 }
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None, watch: Watch = False) -> int:
     """Show the state of each table, its lag in records and seconds, watermark, last commit, files and their sizes.
 
     A table that is stopped or backing off is shown with reason, place and remedy. Works whether or not the pipeline is
@@ -66,47 +53,23 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False)
     lag, unless records wait for a table to which no run has committed yet, or which the last run could not read to its
     end. With --watch it is that of the last status shown.
     """
-    spec = read_spec(output, file)
-    clock = SystemClock()
+    pipeline, clock = open_pipeline(output, file), SystemClock()
+    with pipeline.open_status() as reader:
 
-    def maintenance_status(catalog: Catalog, table: IngestTable, rounds: RoundsStatus) -> MaintenanceReport | None:
-        if not isinstance(catalog, IcebergCatalog):
-            return None
-        return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, rounds, clock)
+        def show() -> int:
+            report = reader.read(table, output.doing)
+            if watch:
+                output.end_progress()
+                output.clear()
+            output.result(report.document(), render(report))
+            return 0 if report.is_well else NOT_WELL
 
-    def show(catalog: AbstractContextManager[Catalog]) -> int:
-        report = report_pipeline(
-            spec, topics_for_reading(spec), catalog, known_state(spec), clock.now_ms(), maintenance_status
-        )
-        if watch:
-            output.clear()
-        output.result(as_document(report), render(report))
-        return 0 if report.is_well else NOT_WELL
-
-    with ExitStack() as stack:
-        opened: list[Catalog] = []
-        code = show(_kept_open(spec, stack, opened))
+        code = show()
         with suppress(KeyboardInterrupt):
             while watch:
                 clock.sleep(_WATCH_EVERY_S)
-                code = show(_kept_open(spec, stack, opened))
+                code = show()
     return code
-
-
-@contextmanager
-def _kept_open(spec: PipelineSpec, stack: ExitStack, opened: list[Catalog]) -> Iterator[Catalog]:
-    """Yields the catalog, which stays open until the stack ends: to open it starts a JVM. opened: it, once it exists."""
-    if not opened and has_catalog(spec):
-        opened.append(stack.enter_context(catalog_for_reading(spec)))
-    if opened:
-        yield opened[0]
-    else:
-        try:
-            refuse_lost_catalog(spec)
-        except SpecError as error:  # What the state file has is shown beside it.
-            raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
-        with catalog_for_reading(spec) as empty:
-            yield empty
 
 
 def render(report: PipelineReport) -> RenderableType:

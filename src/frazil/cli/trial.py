@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from frazil.api.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment

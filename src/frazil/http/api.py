@@ -18,7 +18,8 @@ from starlette.routing import Route
 from frazil.dead_letters.files import Selection
 from frazil.http.operations import Operation, Operations
 from frazil.http.problems import Refused
-from frazil.http.security import require_operate
+from frazil.http.security import actor_of, require_operate
+from frazil.ops.audit import record
 from frazil.ops.json_records import schema_of
 from frazil.ops.pipeline_status import pipeline_document, pipeline_schema, tables_document
 from frazil.ops.running import RunningPipeline
@@ -278,6 +279,7 @@ def _handler(endpoint: Endpoint, pipeline: RunningPipeline, operations: Operatio
         if request.method == "POST":
             chosen = parameters.model_dump(exclude_defaults=True)
             log.info("http_command", operation=endpoint.name, **request.path_params, **chosen)
+            record(pipeline.spec, actor_of(request, "api"), endpoint.name, {**request.path_params, **chosen})
         answer = endpoint.act(Call(pipeline, operations, request.path_params, parameters))
         if isinstance(answer, Operation):
             place = {"Location": f"/api/v1/operations/{answer.id}"}

@@ -6,6 +6,7 @@ request names must be this one (DNS rebinding), and a request that acts must com
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frazil.http.pages import Pages
 from frazil.http.problems import Refused, answer
+from frazil.ops.audit import Actor
 from frazil.spec.connections import HttpSpec, HttpTokensSpec
 
 log = structlog.get_logger("frazil")
@@ -30,6 +32,7 @@ PUBLIC = ("/healthz", "/readyz", LOGIN)
 STATIC = "/static/"
 """Begins the paths of style sheets and scripts, which need no token either."""
 RIGHTS = "frazil.rights"
+CALLER = "frazil.caller"
 _SAFE = ("GET", "HEAD")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action"
@@ -110,6 +113,7 @@ class Guard:
         if request.method not in _SAFE:
             _check_origin(request)
         scope[RIGHTS] = rights = self._rights(request)
+        scope[CALLER] = self._caller(request)
         if scope["path"] in PUBLIC or scope["path"].startswith(STATIC):
             return
         if not rights:
@@ -125,10 +129,23 @@ class Guard:
         tokens = self._http.tokens
         if not (tokens.read or tokens.operate):
             return frozenset(("read", "operate"))
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        return rights_of(
-            token.strip() if kind.lower() == "bearer" else request.cookies.get(cookie_of(self._http), ""), tokens
-        )
+        return rights_of(_token_of(request, self._http), tokens)
+
+    def _caller(self, request: Request) -> str:
+        """Returns who sends a request, for the audit log: the token by the beginning of its SHA-256 sum."""
+        if not (self._http.tokens.read or self._http.tokens.operate):
+            return "anyone"
+        return f"token {hashlib.sha256(_token_of(request, self._http).encode()).hexdigest()[:8]}"
+
+
+def _token_of(request: Request, http: HttpSpec) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else request.cookies.get(cookie_of(http), "")
+
+
+def actor_of(request: Request, through: str) -> Actor:
+    """Returns who sends a request that was let in. through: the part of the service that was asked, `api` or `console`."""
+    return Actor(through, request.scope[CALLER], request.client.host if request.client is not None else "")
 
 
 def cookie_of(http: HttpSpec) -> str:

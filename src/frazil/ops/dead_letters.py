@@ -12,15 +12,14 @@ import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.files import Selection, pieces
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.literals import format_moment
 from frazil.ops.json_records import to_json
 from frazil.ops.pipeline_status import ProcessState
-from frazil.ops.status import known_tables
+from frazil.ops.status import known_tables, no_such_table
 from frazil.spec import PipelineSpec
-from frazil.spec.syntax.problems import nearest
 from frazil.stages.record_key import key_id_of
 from frazil.write.plain_target import plain_target
 
@@ -71,9 +70,7 @@ def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: s
     named = [table for table in tables if name in (None, table.name)]
     if named or name is None:
         return named
-    near = nearest(name, [table.name for table in tables])
-    hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
-    raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
+    raise no_such_table(name, [table.name for table in tables])
 
 
 def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterClass]:

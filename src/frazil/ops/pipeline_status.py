@@ -80,6 +80,10 @@ class PipelineReport:
         """Whether the pipeline needs no operator. A process that does not run, and unread records, are not a problem."""
         return not self.problems and all(table.derived.is_well for table in self.tables)
 
+    def document(self) -> dict[str, Any]:
+        """Returns the JSON of the report."""
+        return as_document(self)
+
 
 def pipeline_document(report: PipelineReport) -> dict[str, Any]:
     """Returns the JSON of the report without its tables."""

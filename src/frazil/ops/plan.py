@@ -43,7 +43,7 @@ from frazil.ops.sampled_changes import (
     updates_without_document,
 )
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
-from frazil.ops.status import MissingTopics, problem_of
+from frazil.ops.status import MissingTopics, no_such_table, problem_of
 from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
@@ -177,9 +177,14 @@ def plan_document(spec: PipelineSpec, tables: Sequence[PlannedTable]) -> dict[st
     return {
         "pipeline": spec.pipeline,
         "changes": not all(table.is_idle for table in tables),
-        "warnings": unknown_properties(spec.catalog.properties, spec.catalog.impl),
+        "warnings": warnings_of_file(spec),
         "tables": {table.name: table.document() for table in tables},
     }
+
+
+def warnings_of_file(spec: PipelineSpec) -> list[str]:
+    """Returns warnings about the pipeline file itself: properties of its catalog that have no effect."""
+    return unknown_properties(spec.catalog.properties, spec.catalog.impl)
 
 
 def plan_tables(
@@ -191,9 +196,10 @@ def plan_tables(
     queries: Queries | None = None,
     only: str | None = None,
 ) -> list[PlannedTable]:
-    """Returns the plan of every table, by name, or of the one named `only`, which has no route.
+    """Returns the plan of every table, by name, or of the one named `only`.
 
-    Raises: SpecError for a pattern that matches no topic; UnavailableError where a service does not answer.
+    Raises: SpecError for a pattern that matches no topic, and where no table has the name; UnavailableError where a service
+    does not answer.
     """
     discovery = Discovery(spec, source, catalog)
     cluster_id = source.cluster_id()
@@ -212,7 +218,9 @@ def plan_tables(
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.file.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
-    left = sorted(tables) if only is None else [only]
+    # The tables that a route makes are known once its records have been read.
+    is_declared = only in tables and tables[only].spec.route is None
+    left = [only] if only is not None and is_declared else sorted(tables)
     while left:
         for name in left:
             spec_of_table = tables[name].spec
@@ -225,8 +233,10 @@ def plan_tables(
             _add_open_transactions(tables[name], plan, ends, log_ends)
             planned.append(plan)
         # Those that routes make of the sample.
-        left = sorted(tables.keys() - {plan.name for plan in planned}) if only is None else []
-    return sorted(planned, key=lambda plan: plan.name)
+        left = [] if is_declared else sorted(tables.keys() - {plan.name for plan in planned})
+    if only is not None and only not in tables:
+        raise no_such_table(only, tables)
+    return sorted((plan for plan in planned if only in (None, plan.name)), key=lambda plan: plan.name)
 
 
 def _plan_table(

@@ -15,7 +15,7 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
-from frazil.errors import FrazilError, UnavailableError, unforeseen, without_retry
+from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import empty_patterns, missing_topics
@@ -77,6 +77,34 @@ class MissingTopics:
         return sorted(self._source.topics(lambda topic: not topic.startswith("__")))
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What of a pipeline is shown."""
+
+    #: The name of the one table; None for all tables.
+    only: str | None = None
+    #: Receives which table is loaded.
+    note: Callable[[str], None] = lambda _: None
+
+    def chosen(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+        """Returns the tables that are shown, by name.
+
+        Raises: SpecError where none has the name.
+        """
+        if self.only is None:
+            return dict(tables)
+        if self.only not in tables:
+            raise no_such_table(self.only, tables)
+        return {self.only: tables[self.only]}
+
+
+def no_such_table(name: str, names: Iterable[str]) -> SpecError:
+    """Returns the error of a name that none of the pipeline's tables has."""
+    near = nearest(name, [*names])
+    hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
+    return SpecError(f"the pipeline has no table `{name}`", remedy=hint)
+
+
 @dataclass
 class _Found:
     """One table as far as it could be loaded."""
@@ -99,19 +127,23 @@ def report_pipeline(
     state: ProcessState,
     now_ms: int,
     maintenance_status: MaintenanceStatus | None = None,
+    shown: Shown = Shown(),
 ) -> PipelineReport:
     """Returns the state of every table. `catalog` is opened here, because that may fail. state: what the state file has.
-    maintenance_status: returns the health of a loaded table, given what the process reported of its maintenance.
+    maintenance_status: returns the health of a loaded table, given what the process reported of its maintenance. shown:
+    which tables.
+
+    Raises: SpecError where only a table is shown that does not exist.
     """
     problems: list[Problem] = []
     process = find_process(state, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    facts_by_name = _collect(spec, source, catalog, state, problems, maintenance_status)
+    facts_by_name = _collect(spec, source, catalog, state, problems, maintenance_status, shown)
     tables = tuple(_report(facts_by_name[name], process, state, now_ms) for name in sorted(facts_by_name))
-    shown = state if process.is_running else ProcessState()
+    published = state if process.is_running else ProcessState()
     return PipelineReport(
-        spec.pipeline, process, tuple(problems), tables, now_ms, shown.leadership, shown.published_offsets
+        spec.pipeline, process, tuple(problems), tables, now_ms, published.leadership, published.published_offsets
     )
 
 
@@ -168,6 +200,7 @@ def _collect(
     state: ProcessState,
     problems: list[Problem],
     maintenance_status: MaintenanceStatus | None,
+    shown: Shown,
 ) -> dict[str, _Found]:
     with ExitStack() as stack:
         opened: Catalog | None = None
@@ -181,16 +214,17 @@ def _collect(
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
                 discovery.load_routes()
-        facts_by_name = {name: _Found(table) for name, table in discovery.tables.items()}
+        facts_by_name = {name: _Found(table) for name, table in shown.chosen(discovery.tables).items()}
         if opened is not None:
-            _load_all(discovery, opened, facts_by_name, cluster_id)
+            _load_all(discovery, opened, facts_by_name, cluster_id, shown.note)
             if maintenance_status is not None:
                 _maintenance_status(maintenance_status, opened, facts_by_name, state)
     if cluster_id:
         _measure_lags(discovery, source, facts_by_name, cluster_id, problems)
         advice = MissingTopics(source)
-        for table, topic in missing_topics(discovery.tables.values()):
+        for table, topic in missing_topics([held.table for held in facts_by_name.values()]):
             facts_by_name[table.name].problem = advice.problem(topic)
+    if cluster_id and shown.only is None:
         known_topics = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
         literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known_topics)
         problems += [advice.problem(topic) for topic in literals if topic]
@@ -253,12 +287,19 @@ def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> lis
     return [discovery.tables[name] for name in sorted(discovery.tables)]
 
 
-def _load_all(discovery: Discovery, catalog: Catalog, facts_by_name: Mapping[str, _Found], cluster_id: str) -> None:
+def _load_all(
+    discovery: Discovery,
+    catalog: Catalog,
+    facts_by_name: Mapping[str, _Found],
+    cluster_id: str,
+    note: Callable[[str], None],
+) -> None:
     """Loads every table; after a second failure the remaining ones are not requested, because each would wait for its
     own time-out.
     """
     failures = 0
-    for held in facts_by_name.values():
+    for number, held in enumerate(facts_by_name.values(), 1):
+        note(f"loading {held.table.name}, {number} of {len(facts_by_name)} tables")
         if failures >= _GIVE_UP_AFTER:
             held.problem = Problem("the catalog does not answer", "see the tables above", held.table.name)
             continue

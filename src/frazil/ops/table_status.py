@@ -248,7 +248,11 @@ def table_document(table: TableStatus, groups: Iterable[str]) -> dict[str, Any]:
 
 def run_document(table: Table) -> dict[str, Any]:
     """Returns the JSON of a table at the end of a run."""
-    status = status_of(table)
+    return ended_document(status_of(table))
+
+
+def ended_document(status: TableStatus) -> dict[str, Any]:
+    """Returns the JSON of the status of a table at the end of a run."""
     return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")
 
 

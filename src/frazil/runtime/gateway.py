@@ -19,7 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from py4j import java_gateway
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
+from py4j.protocol import get_return_value
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
@@ -294,6 +296,19 @@ def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]
 def _escaped(value: str) -> str:
     """Returns the value in Java's properties format."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def translate_exceptions_of(gateway: Any) -> None:
+    """Makes PySpark translate the exceptions of this gateway's JVM alone: by itself it takes those of every JVM of the
+    process for objects of its own. To be called after each session is made, which installs what translates.
+    """
+    translating = java_gateway.get_return_value
+
+    def of_its_jvm(answer: str, client: Any, *words: Any) -> Any:
+        read = translating if client is gateway._gateway_client else get_return_value
+        return read(answer, client, *words)
+
+    java_gateway.get_return_value = of_its_jvm
 
 
 def remember_names() -> None:

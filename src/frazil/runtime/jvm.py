@@ -27,7 +27,15 @@ from py4j.protocol import Py4JError
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
 from frazil.runtime.application_watch import ApplicationWatch, has_ended
-from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
+from frazil.runtime.gateway import (
+    OF_JVM,
+    forget_address,
+    hadoop_settings,
+    remember_names,
+    start_jvm,
+    translate_exceptions_of,
+    wait_for_end,
+)
 from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.runtime.spark_master import ask_master, is_standalone
@@ -243,6 +251,7 @@ class Jvm:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)
             session = SparkSession(context)
+            translate_exceptions_of(self.gateway)
         except Py4JJavaError as error:
             active: SparkContext | None = SparkContext._active_spark_context
             if active is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from frazil.api.redaction import Redaction
 from frazil.catalog.vended import MOST_KEPT, Vended, secrets_among
-from frazil.cli.output import Redaction
 
 GIVEN = {
     "s3.access-key-id": "AKIA123456",

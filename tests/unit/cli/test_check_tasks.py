@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frazil.cli.check import check_tasks
+from frazil.api.check import check_tasks
 from frazil.spec.load import load_spec
 
 

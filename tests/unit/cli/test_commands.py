@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.commands import GROUPS, every_command
+from frazil.cli.commands import COMMANDS, GROUPS, OTHER_PANEL, PANELS, every_command
 from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 from frazil.runtime.machine import Check
@@ -23,6 +23,15 @@ def test_every_command_of_the_table_can_be_loaded() -> None:
 
 def test_every_group_of_the_table_is_described() -> None:
     assert {command.name.split()[0] for command in every_command() if " " in command.name} == set(GROUPS)
+
+
+def test_every_command_is_under_a_title_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {name for names in PANELS.values() for name in names}
+    assert {command.name.split()[0] for command in COMMANDS} - listed == set()
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert sorted(PANELS, key=lambda title: printed.index(f"─ {title} ─")) == list(PANELS)
+    assert OTHER_PANEL not in printed
 
 
 def test_schema_prints_the_schema_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from frazil.cli.main import main
@@ -26,6 +28,37 @@ def test_commands_options_and_values_are_completed(
     with pytest.raises(SystemExit) as ended:
         main([])
     assert (ended.value.code, capsys.readouterr().out.strip()) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("frazil status shop.", ["shop.clicks", "shop.old", "shop.orders"]),
+        ("frazil status shop.o --file frazil.yaml", ["shop.old", "shop.orders"]),
+        ("frazil --output json maintain --table shop.or", ["shop.orders"]),
+        ("frazil dead-letters show shop.c", ["shop.clicks"]),
+        ("frazil status --file nowhere.yaml shop.", []),
+    ],
+)
+def test_the_tables_of_the_file_and_of_the_last_run_are_completed(
+    line: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("frazil.yaml").write_text(
+        'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\nnamespace: shop\ntopics: [clicks, /^dev.*/]\n'
+        "tables: {shop.orders: {topic: orders}}\n"
+    )
+    state = Path("frazil-data/state/p.json")
+    state.parent.mkdir(parents=True)
+    state.write_text('{"tables": {"shop.old": {}, "shop.orders": {}}}')
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("_FRAZIL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    at = next(place for place, word in enumerate(line.split()) if word.startswith("shop."))
+    monkeypatch.setenv("COMP_CWORD", str(at))
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == expected
 
 
 def test_every_description_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,9 @@ import warnings
 import pytest
 import structlog
 
+from frazil.api.redaction import Json, Redaction
 from frazil.cli.logging import configure_logging
-from frazil.cli.output import Json, LogFormat, LogLevel, Redaction
+from frazil.cli.output import LogFormat, LogLevel
 
 SECRET = 'pa"ss\\w/ord'
 

@@ -96,6 +96,62 @@ def test_every_option_has_an_environment_variable(capsys: Captured, monkeypatch:
     assert capsys.readouterr().out == '{"count": 7}\n'
 
 
+@pytest.mark.parametrize(
+    ("variables", "count"),
+    [({"FRAZIL_OUTPUT": "json"}, 1), ({"FRAZIL_OUTPUT": "text", "FRAZIL_WELL_OUTPUT": "json"}, 1)],
+)
+def test_a_variable_of_every_command_sets_what_that_of_the_command_does_not(
+    variables: dict[str, str], count: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    assert main(["well"]) == 0
+    assert capsys.readouterr().out == f'{{"count": {count}}}\n'
+    monkeypatch.setenv("FRAZIL_COUNT", "9")
+    assert main(["well"]) == 0
+    assert capsys.readouterr().out == f'{{"count": {count}}}\n', "an option of one command has no variable of all"
+
+
+def test_an_error_has_the_form_of_the_variable_of_every_command(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAZIL_OUTPUT", "json")
+    for words in (["misspelt"], ["well", "--nosuch"]):
+        assert main(words) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--output json dev well --count 2",
+        "--output=json dev well --count 2",
+        "dev --output json well --count 2",
+        "--log-level error --debug --output json dev well --count 2",
+    ],
+)
+def test_the_options_of_every_command_may_stand_before_it(words: str, capsys: Captured) -> None:
+    assert main(words.split()) == 0
+    assert capsys.readouterr().out == '{"count": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"), [("--output yaml well", "see frazil well --help"), ("--output json", "see")]
+)
+def test_options_before_no_command_or_with_a_wrong_value_are_usage_errors(
+    words: str, remedy: str, capsys: Captured
+) -> None:
+    assert main(words.split()) == 2
+    printed = capsys.readouterr()
+    assert remedy in printed.err + printed.out
+
+
+def test_help_names_the_version_and_lists_unknown_commands_last(capsys: Captured) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert [name for name in ("From installed packages", "--version", "--output") if name not in printed] == []
+
+
 def test_the_commands_number_is_the_exit_code() -> None:
     assert main(["stopped"]) == 4
 
@@ -170,7 +226,8 @@ def test_help_of_a_command_names_the_environment_variables(capsys: Captured) -> 
     assert main(["well", "--help"]) == 0
     printed = capsys.readouterr().out
     assert "Say how many." in printed
-    assert "FRAZIL_WELL_COUNT" in printed
+    assert "FRAZIL_WELL_COUNT for --count" in printed
+    assert "FRAZIL_OUTPUT" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize("words", [[], ["dev", "--help"], ["well", "--help"]])

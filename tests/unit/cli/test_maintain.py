@@ -41,6 +41,18 @@ def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
+def test_one_table_is_named_in_either_way(frazil: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    frazil()
+    file = str(Path.cwd() / "frazil.yaml")
+    for words in (["t.a"], ["--table", "t.a"], ["t.a", "--table", "t.a"]):
+        assert main(["maintain", *words, "--dry-run", "-f", file]) == 0
+        assert "t.a" in capsys.readouterr().out
+    assert main(["maintain", "t.a", "--table", "t.b", "--dry-run", "-f", file]) == 2
+    assert "remedy: leave one of the two out" in capsys.readouterr().err
+    assert main(["maintain", "t.c", "--dry-run", "-f", file]) == 2
+    assert "did you mean `t.a`?" in capsys.readouterr().err
+
+
 def test_a_plan_reports_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
     reason, gain = "files that no snapshot references were never looked for", "the space of those older than 72 h"
     found = frazil()["tables"]["t.a"]

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from frazil.api.running import result_of, wait_for_catalog
+from frazil.api.stopping import NothingInHand, Stopping
 from frazil.cli.output import Output
-from frazil.cli.run import NothingInHand, Stopping, command
-from frazil.cli.running import report, wait_for_catalog
+from frazil.cli.run import command, report
 from frazil.clock import SystemClock
 from frazil.spec import CatalogSpec, PipelineSpec
 from tests.unit.ingest.service_scene import Scene
@@ -83,9 +84,9 @@ def test_catching_up_with_all_but_a_table_without_its_topic_is_no_success(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = Scene(tmp_path, "a").catch_up("a", "missing")
-    assert report(Output(), tables, until_caught_up=True) == 4
+    assert report(Output(), result_of(tables, until_caught_up=True)) == 4
     assert "n.missing: backing off: topic missing does not exist; " in capsys.readouterr().out
-    assert report(Output(), tables[:1], until_caught_up=True) == 0
+    assert report(Output(), result_of(tables[:1], until_caught_up=True)) == 0
 
 
 def test_what_a_run_imports_before_its_jvm_starts_is_little() -> None:
@@ -99,12 +100,12 @@ def test_a_run_that_ends_before_its_first_batch_names_its_tables(tmp_path: Path)
     scene.feed("a", {"x": 1})
     unloaded, printed = scene.unconnected(), io.StringIO()
     output = Output(results=printed)
-    assert report(output, unloaded.tables, until_caught_up=False) == 0
+    assert report(output, result_of(unloaded.tables, until_caught_up=False)) == 0
     loaded = scene.start()
     loaded.turn()
     loaded.stop()
-    assert report(output, loaded.tables, until_caught_up=False) == 0
-    assert report(output, (), until_caught_up=False) == 0
+    assert report(output, result_of(loaded.tables, until_caught_up=False)) == 0
+    assert report(output, result_of((), until_caught_up=False)) == 0
     assert printed.getvalue().splitlines() == [
         "n.a: not loaded yet",
         "n.b: not loaded yet",
@@ -118,7 +119,7 @@ def test_a_run_that_is_stopped_before_it_knows_a_table_says_so(tmp_path: Path, m
     def stopped(*_: object) -> None:
         raise NothingInHand
 
-    monkeypatch.setattr("frazil.cli.run.running_jvm", stopped)
+    monkeypatch.setattr("frazil.api.run.running_jvm", stopped)
     file, printed = tmp_path / "p.yaml", io.StringIO()
     file.write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
     assert command(Output(results=printed), file) == 0

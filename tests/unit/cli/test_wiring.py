@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.api import wiring
+from frazil.api.check import _lost_catalog
+from frazil.api.running import warn_of_other_catalog
+from frazil.api.status import kept_open
+from frazil.api.wiring import catalog_address, catalog_and_queries, open_catalog, sqlite_file
 from frazil.catalog.memory import MemoryCatalog
-from frazil.cli import wiring
-from frazil.cli.check import _lost_catalog
-from frazil.cli.running import warn_of_other_catalog
-from frazil.cli.status import _kept_open
-from frazil.cli.wiring import catalog_address, catalog_and_queries, open_catalog, sqlite_file
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.ops.state_file import StateFile
@@ -70,7 +70,7 @@ def test_a_run_with_another_catalog_reports_it_until_the_address_is_the_former(
     assert raised.value.where == str(file)
     assert "correct `catalog.uri`" in raised.value.remedy
     assert str(state.path) in raised.value.remedy
-    with pytest.raises(UnavailableError, match="in another catalog"), _kept_open(other, ExitStack(), []):
+    with pytest.raises(UnavailableError, match="in another catalog"), kept_open(other, ExitStack(), []):
         pytest.fail("status shows no tables of a catalog that is none")
     [finding] = _lost_catalog(other)
     assert (finding.name, finding.is_ok, finding.remedy) == ("catalog", False, raised.value.remedy)

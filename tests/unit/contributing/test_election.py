@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.cli.wiring import open_leadership
+from frazil.api.wiring import open_leadership
 from frazil.plugins.elections import ELECTIONS
 from frazil.testing import FakeClock
 from tests.unit.contributing.conftest import Install

@@ -134,6 +134,81 @@ def test_an_election_by_kubernetes_has_the_rights_that_it_needs(tmp_path: Path) 
     assert "Role" not in objects(PLAIN)
 
 
+def test_a_service_account_is_made_for_a_role_of_the_cloud(tmp_path: Path) -> None:
+    words = ("--set", "serviceAccount.create=true,serviceAccount.annotations.role=lake")
+    found = objects(rendered(*words, pipeline="ha: {elect: kubernetes}\n", tmp_path=tmp_path))
+    account = found["ServiceAccount"]
+    assert (account["metadata"]["name"], account["metadata"]["annotations"]) == ("frazil-shop", {"role": "lake"})
+    assert pod(found)["serviceAccountName"] == "frazil-shop"
+    assert found["RoleBinding"]["subjects"][0]["name"] == "frazil-shop"
+    named = objects(rendered(*words, "--set", "serviceAccount.name=own", pipeline="a: b\n", tmp_path=tmp_path))
+    assert (named["ServiceAccount"]["metadata"]["name"], pod(named)["serviceAccountName"]) == ("own", "own")
+    kubernetes_validate.validate(account, _VERSIONS[-1], strict=True)
+    assert "ServiceAccount" not in objects(PLAIN)
+
+
+def test_variables_are_those_of_the_container(tmp_path: Path) -> None:
+    words = ("--set", "env[0].name=A,env[0].value=b,envFrom[0].secretRef.name=kafka")
+    found = objects(rendered(*words, pipeline="a: b\n", tmp_path=tmp_path))
+    container = pod(found)["containers"][0]
+    assert (container["env"], container["envFrom"]) == (
+        [{"name": "A", "value": "b"}],
+        [{"secretRef": {"name": "kafka"}}],
+    )
+    kubernetes_validate.validate(found["Deployment"], _VERSIONS[-1], strict=True)
+
+
+def test_the_operator_of_prometheus_scrapes_with_a_token_and_has_the_alerts(tmp_path: Path) -> None:
+    words = (
+        "--set",
+        "serviceMonitor.enabled=true,serviceMonitor.tokenSecret.name=frazil-http,prometheusRule.enabled=true",
+    )
+    found = objects(rendered(*words, pipeline=_TLS, tmp_path=tmp_path))
+    monitor, service = found["ServiceMonitor"]["spec"], found["Service"]
+    assert monitor["selector"]["matchLabels"] == service["metadata"]["labels"]
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == "frazil", "the alerts ask for this job"
+    [endpoint] = monitor["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == ("http", "https", "/metrics")
+    assert endpoint["authorization"]["credentials"] == {"name": "frazil-http", "key": "read"}
+    rules = yaml.safe_load((DEPLOY / "prometheus/frazil.rules.yaml").read_text())
+    assert found["PrometheusRule"]["spec"] == rules
+
+
+def test_the_alerts_of_the_chart_are_those_of_prometheus() -> None:
+    shipped = (DEPLOY / "prometheus/frazil.rules.yaml").read_text()
+    assert (CHART / "files/frazil.rules.yaml").read_text() == shipped
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "words", "error"),
+    [
+        ("a: b\n", "serviceMonitor.enabled=true", "Prometheus does not reach a service on loopback"),
+        (_TLS, "serviceMonitor.enabled=true", "serviceMonitor.tokenSecret.name is the Secret"),
+        ("a: b\n", "serviceMonitor.enable=true", "serviceMonitor"),
+    ],
+)
+def test_a_monitor_that_could_not_work_is_refused(pipeline: str, words: str, error: str, tmp_path: Path) -> None:
+    assert error in rendered("--set", words, pipeline=pipeline, tmp_path=tmp_path)
+
+
+def test_a_network_policy_lets_in_own_pods_and_those_that_are_named(tmp_path: Path) -> None:
+    closed = objects(rendered("--set", "networkPolicy.enabled=true", pipeline=_TLS, tmp_path=tmp_path))["NetworkPolicy"]
+    labels = closed["spec"]["podSelector"]
+    assert (closed["spec"]["policyTypes"], closed["spec"]["ingress"]) == (
+        ["Ingress"],
+        [{"from": [{"podSelector": labels}]}],
+    )
+    words = "networkPolicy.enabled=true,networkPolicy.from[0].podSelector.matchLabels.a=b"
+    words += ",networkPolicy.egress[0].ports[0].port=9092"
+    opened = objects(rendered("--set", words, pipeline=_TLS, tmp_path=tmp_path))["NetworkPolicy"]
+    assert opened["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    scraped = {"from": [{"podSelector": {"matchLabels": {"a": "b"}}}], "ports": [{"protocol": "TCP", "port": 9000}]}
+    assert opened["spec"]["ingress"][1] == scraped
+    for policy in (closed, opened):
+        kubernetes_validate.validate(policy, _VERSIONS[0], strict=True)
+    assert "NetworkPolicy" not in objects(PLAIN)
+
+
 def test_probes_ask_inside_of_the_pod_while_the_service_listens_there_alone() -> None:
     container = pod(objects(PLAIN))["containers"][0]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):

@@ -18,6 +18,7 @@ from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
 from frazil.cli.init import init_document
 from frazil.cli.publish import watermark_document
+from frazil.cli.size import size_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.error_classes import ErrorClass
@@ -34,6 +35,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
+from frazil.ops.sizing import Load, Prices
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried_record import TriedRecord
@@ -111,6 +113,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: to_json(Finding("a", True, "b", "c")),
+        outputs.SIZE: size_document(Load(1), Prices()),
         outputs.ADOPT: Handover("a.b").document(),
         outputs.LINEAGE: TableLineage("a.b", ()).document(),
         outputs.INIT: init_document(None, "", (), ()),

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from starlette.testclient import TestClient
 
+from frazil.api.redaction import Redaction
 from frazil.catalog.maintenance_port import TableMaintenance
-from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.http.app import make_app

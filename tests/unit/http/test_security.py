@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from frazil.http.security import cookie_of
+from frazil.ops.audit import audit_file
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.syntax.forms import Address
-from tests.unit.http.running_scene import RunningScene
+from tests.unit.http.running_scene import BASE, RunningScene
 
 READ, OPERATE, OLD = "r" * 32, "o" * 32, "x" * 40
 TOKENS = HttpTokensSpec(read=(READ,), operate=(OPERATE, OLD))
@@ -115,3 +118,19 @@ def test_every_answer_has_the_headers_that_protect_browsers(scene: RunningScene,
     assert "Server" not in headers
     assert "Access-Control-Allow-Origin" not in headers
     assert "Strict-Transport-Security" not in headers
+
+
+def test_who_changes_something_is_known_by_the_token_and_the_address(scene: RunningScene) -> None:
+    client = scene.client(HttpSpec(tokens=TOKENS))
+    for token in (OPERATE, OLD):
+        client.post(PAUSE, headers={"Authorization": f"Bearer {token}"})
+    assert client.post(PAUSE, headers={"Authorization": f"Bearer {READ}"}).status_code == 403
+    scene.client().post("/tables/n.a/resume", headers={"Origin": BASE})
+    written = [json.loads(line) for line in audit_file(scene.pipeline.spec).read_text().splitlines()]
+    shown = [f"token {hashlib.sha256(token.encode()).hexdigest()[:8]}" for token in (OPERATE, OLD)]
+    assert [(line["through"], line["who"], line["operation"]) for line in written] == [
+        ("api", shown[0], "pauseTable"),
+        ("api", shown[1], "pauseTable"),
+        ("console", "anyone", "resumeTable"),
+    ]
+    assert {line["place"] for line in written} == {"testclient"}

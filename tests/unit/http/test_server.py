@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.cli.check import check_http
+from frazil.api.check import check_http
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.http import connections

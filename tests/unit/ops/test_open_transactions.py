@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frazil.api.running import result_of
 from frazil.cli.output import Output, OutputFormat
 from frazil.cli.plan import _lines
-from frazil.cli.running import report
+from frazil.cli.run import report
 from frazil.ops.pipeline_status import as_document
 from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene as Running
@@ -83,7 +84,7 @@ def test_a_plan_of_readable_records_notes_those_that_wait(scenario: Scenario) ->
 def ended(scene: Running, form: OutputFormat) -> tuple[int, str]:
     """The exit code of a run that has caught up, and what it printed."""
     printed = io.StringIO()
-    code = report(Output(form, results=printed), scene.catch_up(), until_caught_up=True)
+    code = report(Output(form, results=printed), result_of(scene.catch_up(), until_caught_up=True))
     return code, printed.getvalue()
 
 

@@ -549,3 +549,20 @@ def test_a_topic_whose_last_word_is_no_name_either_is_given_a_table_of_its_own(s
     problem = plan(scenario, f"{catalog}namespace: lake\ntopics: /^shop/\n")["lake.shop.public.Orders"].problem
     assert problem is not None
     assert problem.remedy == "leave its topic out of `topics`, and give it a table under `tables`"
+
+
+def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: Scenario) -> None:
+    for topic in ("a", "b"):
+        produce(scenario, topic, {"id": 1, "kind": "order"})
+    text = "tables: {s.a: {topic: a}}\nroutes: [{topic: b, by: kind, to: 's.${kind}', rest: s.others}]\n"
+
+    def names(only: str) -> list[str]:
+        read = scenario.read
+        return [
+            table.name for table in plan_tables(scenario.spec(text), scenario.source, scenario.catalog, read, only=only)
+        ]
+
+    assert (names("s.a"), names("s.order")) == (["s.a"], ["s.order"])
+    with pytest.raises(SpecError, match=r"the pipeline has no table `s\.ordre`") as raised:
+        names("s.ordre")
+    assert raised.value.remedy == "did you mean `s.order`?"

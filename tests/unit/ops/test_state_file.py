@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.output import Redaction
+from frazil.api.redaction import Redaction
 from frazil.ingest.loop.leadership import Alone
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table

@@ -27,7 +27,7 @@ from frazil.kafka.memory import MemorySource
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
 from frazil.ops.state_file import read_state
-from frazil.ops.status import problem_of, report_pipeline
+from frazil.ops.status import Shown, problem_of, report_pipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -514,3 +514,22 @@ def test_what_a_process_of_another_version_has_recorded_of_a_comparison_is_shown
     found = Scene(tmp_path).table(reported({"verification": {"commits": 3, "surplus": 1, "of_another_version": 7}}))
     assert (found["verification"]["commits"], found["verification"]["surplus"]) == (3, 1)
     assert "of_another_version" not in found["verification"]
+
+
+def test_one_table_is_reported_alone_with_what_is_wrong_elsewhere_left_out(tmp_path: Path) -> None:
+    scene, doings = Scene(tmp_path), list[str]()
+    other = TableSpec(name="s.b", topics=(TopicSelector(literal="nowhere"),))
+    scene.spec = scene.spec.model_copy(
+        update={"tables": (*scene.spec.tables, other), "topics": (TopicSelector(literal="gone"),), "namespace": "s"}
+    )
+
+    def report(only: str | None) -> PipelineReport:
+        shown = Shown(only, doings.append)
+        return report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), NEVER_RUN, NOW_MS, shown=shown)
+
+    assert ([table.name for table in report("s.a").tables], report("s.a").is_well) == (["s.a"], True)
+    assert doings == ["loading s.a, 1 of 1 tables"] * 2
+    assert [table.name for table in report("s.b").tables] == ["s.b"]
+    assert (report(None).is_well, report("s.b").is_well) == (False, False)
+    with pytest.raises(SpecError, match=r"no table `s\.c`"):
+        report("s.c")

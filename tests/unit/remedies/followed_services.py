@@ -246,6 +246,15 @@ SERVICES: Mapping[str, str] = {
     "run `frazil …` in bash, zsh or fish": (
         "unit/cli/test_completion.py::test_another_shell_than_the_one_that_asks_is_refused"
     ),
+    "give the records per second, such as 500": "unit/cli/test_size.py::test_an_impossible_load_is_refused",
+    "free space, or let this user write the folder; nothing was changed": (
+        "unit/ops/test_audit.py::test_a_change_that_cannot_be_written_down_is_not_made"
+    ),
+    "add until_caught_up=True": "unit/api/test_pipeline.py::test_a_time_limit_is_only_for_a_run_that_catches_up",
+    "wait until it has ended, or run the pipeline in a process of its own": (
+        "unit/api/test_pipeline.py::test_a_second_run_in_a_process_is_refused_while_the_first_has_the_jvm"
+    ),
+    "run `frazil --version` alone": "unit/cli/test_main.py::test_the_version_goes_with_no_other_words",
     "leave one of the two out": "unit/cli/test_commands.py::test_setup_takes_one_bundle_at_a_time",
     "start the master, or correct `spark.master`": _OUTAGES + "a_cluster_that_is_restarted_is_used_again",
     "Frazil starts another application; look at the master's log": (

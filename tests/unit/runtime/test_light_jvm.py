@@ -10,8 +10,9 @@ import threading
 import pytest
 from py4j.java_gateway import GatewayParameters
 
+from frazil.api.redaction import Redaction
 from frazil.cli.logging import configure_logging
-from frazil.cli.output import LogFormat, LogLevel, Redaction
+from frazil.cli.output import LogFormat, LogLevel
 from frazil.runtime.light_jvm import Gateway
 
 

@@ -7,6 +7,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ printf "frazil-%s" .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The service account of the pods: one of the release, that of the values, or empty for the namespace's own. */}}
+{{- define "frazil.account" -}}
+{{- default (ternary (include "frazil.name" .) "" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end }}
+
 {{/* The section `http` of the pipeline file, without its short form. */}}
 {{- define "frazil.http" -}}
 {{- $file := fromYaml .Values.pipeline -}}

@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from frazil.http.api import Parameters, Selected, read_parameters
 from frazil.http.operations import Operation, Operations
-from frazil.http.security import require_operate
+from frazil.http.security import actor_of, require_operate
+from frazil.ops.audit import record
 from frazil.ops.running import RunningPipeline
 from frazil_console.figures import url_of
 from frazil_console.render import page
@@ -144,7 +145,7 @@ class Actions:
         name, chosen = request.path_params["table"], read_parameters(request, act.parameters)
         self._pipeline.find(name)
         if request.method == "POST":
-            return self._do(act, name, chosen)
+            return self._do(request, act, name, chosen)
         selection = chosen.model_dump(exclude_none=True)
         return page(
             request,
@@ -156,8 +157,10 @@ class Actions:
             selection=selection,
         )
 
-    def _do(self, act: _Act, name: str, chosen: Parameters) -> Response:
-        log.info("http_command", operation=act.operation, table=name, **chosen.model_dump(exclude_defaults=True))
+    def _do(self, request: Request, act: _Act, name: str, chosen: Parameters) -> Response:
+        arguments = {"table": name, **chosen.model_dump(exclude_defaults=True)}
+        log.info("http_command", operation=act.operation, **arguments)
+        record(self._pipeline.spec, actor_of(request, "console"), act.operation, arguments)
         begun = act.act(self._pipeline, self._operations, name, chosen)
         return RedirectResponse(url_of(name) + (f"/operations/{begun.id}" if begun else ""), 303)
 

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 from pyiceberg.schema import Schema
 
+from frazil.api.redaction import Redaction
 from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
-from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.app import make_app

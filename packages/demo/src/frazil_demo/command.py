@@ -43,6 +43,7 @@ def command(
     """
     clock = SystemClock()
     course = Course(rate, counts(records) if once else None, counts(records // 2 if once else rate * _LATE_AFTER_S))
+    output.end_progress()  # The live view is drawn in its place.
     with Session(directory, course, clock) as session:
         output.note("starting a Kafka broker, producers and the pipeline")
         session.start()

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from frazil import __version__
-from frazil.cli.wiring import declared_tables
+from frazil.api.wiring import declared_tables
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Member

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.wiring import declared_tables, open_leadership
+from frazil.api.wiring import declared_tables, open_leadership
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Leadership

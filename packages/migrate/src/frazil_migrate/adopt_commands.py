@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
+from frazil.api.plan import plan_of
+from frazil.api.redaction import Json
+from frazil.api.wiring import catalog_and_queries, read_spec, topics_for_reading
 from frazil.catalog.port import Catalog
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.plan import plan_of
-from frazil.cli.wiring import catalog_and_queries, read_spec, topics_for_reading
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
@@ -24,6 +25,7 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
 from frazil.kafka.topics import KafkaTopics
+from frazil.ops.audit import record_command
 from frazil.ops.reports import count
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
@@ -95,6 +97,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
         origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
         if apply:
+            record_command(spec, "adopt", table=table, tool=tool.value if tool else None)
             planned = [commit(desk.services, handover) for handover in planned]
     return _report(output, spec, planned, apply)
 
@@ -126,6 +129,7 @@ def release(
         def hand_over() -> Handover:
             if not apply:
                 return plan_release(desk.services, adopted, target, others)
+            record_command(spec, "release", table=table, tool=tool.value)
             dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
             return release_table(desk.services, adopted, target, others, dead_letters)
 

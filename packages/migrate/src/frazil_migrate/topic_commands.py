@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from frazil.api.wiring import open_topics, read_spec, topics_for_reading
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import open_topics, read_spec, topics_for_reading
 from frazil.errors import SpecError
 from frazil.kafka.control_topic import ControlTopic
 from frazil.spec import PipelineSpec

@@ -11,20 +11,22 @@ from typing import Annotated
 
 import typer
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.port import TableState
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.wiring import (
+from frazil.api.redaction import Json
+from frazil.api.wiring import (
     has_catalog,
     light_jvm,
     open_catalog_for_reading,
     open_topics,
     read_spec,
 )
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.port import TableState
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.outbox import KafkaOutbox
+from frazil.ops.audit import record_command
 from frazil.printable import plural
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import subject_of
@@ -122,6 +124,7 @@ def command(  # noqa: PLR0913  (each is an option)
         )
         outbox = KafkaOutbox(spec.kafka)
         begin = replay.progress(outbox) or ReplayProgress(_last_snapshot(state, to_snapshot))
+        record_command(spec, "replay", table=table, to=to)
         if not begin.is_complete:
             _try(output, partial(replay.snapshots.hold, replay.owner, begin.snapshot_id))
         done = replay.run(outbox, begin, pace, _Notes(output, clock))

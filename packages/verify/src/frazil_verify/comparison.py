@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+
+from frazil.api.results import Difference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,22 +21,6 @@ _ROWS_PER_TASK = 50_000
 
 class NotComparable(Exception):
     """Why rows cannot be compared."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How the rows of a table differ from those that it should have."""
-
-    #: The number of its rows.
-    rows: int
-    #: The number of rows that it lacks.
-    missing: int
-    #: The number of rows that it has and should not have, repeated ones included.
-    surplus: int
-    #: Some of the missing rows, as JSON.
-    missing_rows: tuple[str, ...] = ()
-    #: Some of the surplus rows, as JSON.
-    surplus_rows: tuple[str, ...] = ()
 
 
 def compare(table: DataFrame, wanted: DataFrame) -> Difference:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.output import Redaction
+from frazil.api.redaction import Redaction
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 REST = """catalog:

@@ -1,4 +1,4 @@
-"""What `frazil run` does once its JVM has started: connects services, runs the loop, and reports how tables end."""
+"""What a run does once its JVM has started: connects services, runs the loop, and reports how tables end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.catalog.iceberg.rehearsal import rehearse_commits
-from frazil.cli.output import Output
-from frazil.cli.run import Stopping
-from frazil.cli.wiring import (
+from frazil.api.redaction import Redaction
+from frazil.api.results import RunResult
+from frazil.api.run import Limits
+from frazil.api.stopping import NothingInHand, Stopping
+from frazil.api.wiring import (
     catalog_address,
     committed_in,
     open_catalog,
@@ -30,6 +28,10 @@ from frazil.cli.wiring import (
     open_topics,
     topics_for_reading,
 )
+from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import UnavailableError
@@ -56,7 +58,7 @@ from frazil.ops.observers import Observed, Observers, open_observers
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import run_document
+from frazil.ops.table_status import status_of
 from frazil.printable import plural
 from frazil.publish.publisher import Publisher
 from frazil.publish.schedule import PublishSchedule
@@ -70,29 +72,33 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("frazil")
 
-STOPPED_TABLES = 4
 _MAINTENANCE_TIMEOUT_S = 5.0
 _OFFSETS_TIMEOUT_S = 5.0
+_STOP_WITHIN_S = 1.0
+"""How long a run that waits for its catalog takes to notice that it is stopped."""
 _PUBLISH_TIMEOUT_S = 2.0
 
 
 def run(
-    spec: PipelineSpec, output: Output, jvm: Jvm, stopping: Stopping, limit_s: float | None, awaits_topics: bool
+    spec: PipelineSpec,
+    redaction: Redaction,
+    jvm: Jvm,
+    stopping: Stopping,
+    limits: Limits,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Sequence[Table]:
-    """Runs the pipeline; returns the tables as they are at the end. limit_s: how long it waits for services that do not
-    answer until it has caught up; None for a run that does not end by itself. awaits_topics: whether topics that do not
-    exist are waited for as long.
+    """Runs the pipeline; returns the tables as they are at the end. note: receives how far the run is.
 
     Raises: NothingInHand where it is stopped before any table is known, or does not wait for what is in hand.
     """
-    clock, until_caught_up = SystemClock(), limit_s is not None
-    timeouts = RunTimeouts(clock, limit_s, awaits_topics=awaits_topics)
+    clock, until_caught_up = SystemClock(), limits.until_caught_up
+    timeouts = RunTimeouts(clock, limits.wait_s, awaits_topics=limits.awaits_topics)
     warn_of_other_catalog(spec)
-    state_file = StateFile(spec.file.state_dir, spec.pipeline, clock, output.redaction.text, catalog_address(spec))
+    state_file = StateFile(spec.file.state_dir, spec.pipeline, clock, redaction.text, catalog_address(spec))
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
-    running = RunningPipeline(spec, state_file, clock, output.redaction.document)
+    running = RunningPipeline(spec, state_file, clock, redaction.document)
     run_id = new_id()
     opening = partial(open_topics, spec), partial(open_catalog, jvm, spec)
     observers = open_observers(Observed(running, run_id, until_caught_up, *opening))
@@ -100,7 +106,7 @@ def run(
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
-        catalog = wait_for_catalog(jvm, spec, clock, timeouts)
+        catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
         maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
@@ -110,7 +116,7 @@ def run(
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
         publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing
+            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing, note
         )
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
@@ -227,6 +233,8 @@ class _Publisher:
     leadership: Leadership
     observers: Observers
     publishing: PublishSchedule
+    #: Receives how far the run is.
+    note: Callable[[str], None]
 
     def begin(self) -> None:
         """Starts what works beside the loop from the beginning on."""
@@ -241,6 +249,7 @@ class _Publisher:
         self.observers.take_tables(tables)
         self.publishing.note(tables)
         self._write(tables, leadership=self.leadership.state)
+        self.note(_so_far(tables))
         # Not while the first batch runs: its commit would be later.
         is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
         if self.server is not None and is_begun:
@@ -270,6 +279,13 @@ class _Publisher:
         )
 
 
+def _so_far(tables: Sequence[Table]) -> str:
+    """Returns how far the run is, such as `1,200 records read, 300 records behind`."""
+    lags = [table.offsets.lag_records for table in tables]
+    lag = None if None in lags else sum(lag for lag in lags if lag is not None)
+    return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
+
+
 def _is_busy(table: Table) -> bool:
     return table.schedule.in_flight
 
@@ -295,10 +311,17 @@ def warn_of_other_catalog(spec: PipelineSpec) -> None:
         log.warning("catalog_changed", before=last, now=now, remedy=remedy)
 
 
-def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTimeouts | None = None) -> IcebergCatalog:
-    """Returns the catalog, retrying with back-off: an outage at the start is like any other.
+def wait_for_catalog(
+    jvm: Jvm,
+    spec: PipelineSpec,
+    clock: Clock,
+    timeouts: RunTimeouts | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> IcebergCatalog:
+    """Returns the catalog, retrying with back-off: an outage at the start is like any other. is_stopped: whether nobody
+    waits for it any more.
 
-    Raises: UnavailableError when `timeouts` has expired.
+    Raises: UnavailableError when `timeouts` has expired; NothingInHand where nobody waits.
     """
     delay_s = 0.5
     timeouts = timeouts or RunTimeouts(clock)
@@ -310,8 +333,16 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
             reported = {"reason": error.message, "where": error.where, "remedy": error.remedy}
             log.warning("service_unavailable", **reported, retry_in_s=delay_s)
             timeouts.record_outage(error)
-            clock.sleep(min(jitter(delay_s), timeouts.left_s))
+            _sleep(clock, min(jitter(delay_s), timeouts.left_s), is_stopped)
             delay_s = min(30.0, delay_s * 2)
+
+
+def _sleep(clock: Clock, seconds: float, is_stopped: Callable[[], bool]) -> None:
+    until_s = clock.monotonic_s() + seconds
+    while (left_s := until_s - clock.monotonic_s()) > 0:
+        if is_stopped():
+            raise NothingInHand
+        clock.sleep(min(left_s, _STOP_WITHIN_S))
 
 
 def _make_session(jvm: Jvm) -> None:
@@ -331,15 +362,15 @@ def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
     return lambda session: max(declared, session.sparkContext.defaultParallelism)
 
 
-def report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> int:
-    """Writes how the tables are at the end of a run; returns the exit code."""
+def result_of(tables: Sequence[Table], until_caught_up: bool) -> RunResult:
+    """Returns how the tables are at the end of a run."""
     # A run that has caught up with all but a table whose topic is missing has not done everything it was asked for.
     failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
-    stopped = [table for table in tables if table.status.run_state in failing]
-    document: dict[str, Any] = {"tables": {table.name: run_document(table) for table in tables}}
-    lines = [f"{table.name}: {_words(table)}" for table in tables]
-    output.result(document, "\n".join(lines) or "no table is known yet")
-    return STOPPED_TABLES if stopped else 0
+    return RunResult(
+        tuple(status_of(table) for table in tables),
+        {table.name: _words(table) for table in tables},
+        tuple(table.name for table in tables if table.status.run_state in failing),
+    )
 
 
 def _words(table: Table) -> str:

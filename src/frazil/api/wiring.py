@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
+from typing import Protocol
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.probe import properties_of_file
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
-from frazil.cli.output import Output
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Alone, Leadership
@@ -36,8 +36,15 @@ from frazil.spec.syntax.problems import place
 _READ_TIMEOUT_S = 5.0
 
 
-def read_spec(output: Output, file: Path) -> PipelineSpec:
-    """Returns the pipeline file; its secrets are masked in everything written from now on."""
+class Hides(Protocol):
+    """Where secrets are to be masked: the output of a command, or the results of the Python API."""
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Masks `secrets` from now on."""
+
+
+def read_spec(output: Hides, file: Path) -> PipelineSpec:
+    """Returns the pipeline file; its secrets are masked in everything that `output` writes or returns from now on."""
     spec = load_spec(file)
     output.hide(spec.file.secrets)
     return spec
