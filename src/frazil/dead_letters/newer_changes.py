@@ -24,6 +24,7 @@ from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import DELETE, TRUNCATE, Changes
 from frazil.types import OffsetRange, Progress
+from frazil.upsert.change_notes import AGAIN
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
 from frazil.upsert.lookup.live_rows import read_columns
@@ -35,7 +36,6 @@ from frazil.write.target import TableTarget
 Read = Callable[[str, Records], Changes]
 """Returns the changes of records of a topic, with the schemas that they name."""
 Verdicts = NDArray[np.int8]
-AGAIN = "produce the record to the topic again, or reset the table"
 APPLY, SUPERSEDED, UNKNOWN, WAITING, _ASK, _ASK_OR_APPLY = range(6)
 """Verdicts: the change applies; a newer one is in the table; unknown; a newer one is a dead letter that remains; the topic
 may know, else unknown; the topic may know better, else the change applies.

@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapTyp
 from frazil.name_case import fold_case
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
+from frazil.types import EXTRA_COLUMNS
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -59,7 +60,12 @@ class Envelope:
     @property
     def needs_headers(self) -> bool:
         """Whether a primary-key update may be announced by a header."""
-        return self.kind == "debezium" and self.is_upsert and not self.retracts
+        return bool(self.headers)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The names of the headers that changes may have."""
+        return (OLD_KEY, NEW_KEY) if self.kind == "debezium" and self.is_upsert and not self.retracts else ()
 
     @property
     def names_keys(self) -> bool:
@@ -234,6 +240,6 @@ class Reading:
         return path if self.envelope is None else path[1:]
 
     @property
-    def has_rescued_column(self) -> bool:
-        """Whether the table has the column `_rescued`."""
-        return self.is_rescuing or self.unknown_fields == "rescue"
+    def extra_columns(self) -> frozenset[str]:
+        """The columns that the table has for what its other columns cannot have."""
+        return EXTRA_COLUMNS if self.is_rescuing or self.unknown_fields == "rescue" else frozenset()

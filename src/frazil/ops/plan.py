@@ -437,7 +437,7 @@ def _read(
             after = adder(table.spec, decoded.requested_fields)(schema)
             check(after)
         except NameConflict as error:
-            if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
+            if table.spec.stops_at_mismatch:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded, check)
         if after == schema or shaping_of(table.spec) is None:

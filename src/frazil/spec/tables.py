@@ -35,7 +35,7 @@ from frazil.spec.syntax.keys import Declared, Path, is_true, keys_of
 from frazil.spec.syntax.problems import Mistake, Mistakes, try_check
 from frazil.spec.syntax.reading import Reading, Rules
 from frazil.spec.topics import check_offset_topics, table_name
-from frazil.types import MAIN, RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS, MAIN
 
 _STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
@@ -178,7 +178,7 @@ def _check_layout(table: TableSpec) -> Iterator[Mistake]:
     types = {} if table.has_query else {column.name: column.type for column in table.shape.columns}
     types |= {column: METADATA_TYPES[field] for field, column in table.metadata.items() if field in METADATA_TYPES}
     #: Columns whose types the file leaves open.
-    others = {RESCUED_COLUMN, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
+    others = {*EXTRA_COLUMNS, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
     is_complete = table.shape.unknown_fields != "add" and bool(table.shape.columns) and not table.has_query
     terms = [*(table.layout.partition_by or ()), *(sort.term for sort in table.layout.sort_by or ())]
     checked = [term for term in terms if term.column.split(".")[0] not in others]

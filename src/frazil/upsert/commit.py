@@ -41,7 +41,7 @@ from frazil.upsert.lookup.live_rows import (
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merge.state import merge_parts, merged_rows
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
-from frazil.upsert.old_values.complete import OldRowsMissing, ValuesMissing, complete_buffered
+from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter
@@ -259,7 +259,7 @@ def commit_changes(
     attempts are deleted; the files of `report` stay with the caller.
 
     Raises: as Catalog.commit; NotSent also where the rows cannot be looked up; SpecError where rows of the table cannot
-    be replaced; OldRowsMissing and ValuesMissing where values exist nowhere.
+    be replaced; IncompleteChanges where values exist nowhere.
     """
     _check_format(state)
     if not report.changes.touched:
@@ -346,7 +346,7 @@ def prepare_changes(
     judge: decides in place of the ordering column which changes are late.
 
     Raises: UnavailableError where the catalog or the store fails; SpecError where rows of the table cannot be replaced;
-    OldRowsMissing where old rows do not exist.
+    IncompleteChanges where values exist nowhere.
     """
     _check_format(state)
     batch = replace(_batch_of(target, report), keeps_latest=True)
@@ -433,7 +433,7 @@ def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, live_rows
     return is_older & ~live.were_read_in(changes.partition[latest.last]) & ~latest.is_sure
 
 
-__all__ = ["Judge", "OldRowsMissing", "Prepared", "ValuesMissing", "commit_changes", "prepare_changes"]
+__all__ = ["IncompleteChanges", "Judge", "Prepared", "ValuesMissing", "commit_changes", "prepare_changes"]
 
 
 def transfer_deletes(

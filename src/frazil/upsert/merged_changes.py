@@ -20,7 +20,7 @@ from frazil.upsert.deduplicate import (
     load_table,
     rebuild_latest,
 )
-from frazil.upsert.truncates import is_truncated
+from frazil.upsert.truncates import is_truncated, truncates_in
 from frazil.write.target import TableTarget
 
 
@@ -75,7 +75,7 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],
         [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
         sum(touched.change_count for touched in report.changes.touched),
-        report.changes.emptied,
+        truncates_in(report.changes).emptied,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
 from frazil.schema.selection import Path
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
-from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
+from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.settings import MetadataField
@@ -214,19 +214,16 @@ class KnownRecords:
 
     #: Records that end the process that reads them; they are refused unread.
     crashing: tuple[BadRecord, ...] = ()
-    #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
-    missing_required: tuple[tuple[str, int, int], ...] = ()
-    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Topic, partition and offset of parts of primary-key updates whose other part is no longer waited for.
-    abandoned: tuple[tuple[str, int, int], ...] = ()
-    #: Topic and source position of primary-key updates whose insert is in the table already.
-    applied_early: tuple[tuple[str, str], ...] = ()
-    #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
-    #: primary-key updates.
+    #: Single changes of an upsert table, such as places of records, by what is known of them; rooms of `upsert` name it.
+    noted: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()
+    #: Whether one task reads the batch and keeps every change until it has seen the last.
     is_single_task: bool = False
     #: The last records of partitions that are deletes, as in Progress.
     last_deletes: tuple[LastDelete, ...] = ()
+
+    def of(self, name: str) -> tuple[tuple[Any, ...], ...]:
+        """Returns what is noted under this name."""
+        return dict(self.noted).get(name, ())
 
 
 @dataclass(frozen=True)
@@ -310,9 +307,7 @@ class TableTarget:
         """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
         may have what the value lacks, and a row without a key is refused afterwards.
         """
-        others = {column for _, column in self.metadata}
-        if self.reading.has_rescued_column:
-            others.add(RESCUED_COLUMN)
+        others = {column for _, column in self.metadata} | self.reading.extra_columns
         keys = self.changes.paths if self.changes is not None else ()
         return tuple(with_requirement(field, keys, False) for field in self.schema.fields if field.name not in others)
 
@@ -370,7 +365,8 @@ class TableTarget:
             if self.shaping.key:
                 origins[self.shaping.key] = (KEY,)
         parts: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
-        return {**origins, RESCUED_COLUMN: None, **{column: parts.get(field) for field, column in self.metadata}}
+        origins |= dict.fromkeys(EXTRA_COLUMNS)
+        return origins | {column: parts.get(field) for field, column in self.metadata}
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:

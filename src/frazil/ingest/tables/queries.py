@@ -61,7 +61,7 @@ from frazil.spec.steps import metadata_names
 from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
-from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
 from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
@@ -397,8 +397,7 @@ class QueryTables:
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
-        # Rescued values are beside the columns of the records.
-        fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
+        fields = Schema(*(field for field in whole.fields if field.name not in EXTRA_COLUMNS))
         stages = table_stages(table.spec)
         origins = field_origins(table, fields) if stages else {}
         seen, projects, notes = fields, list[Project](), list[StageNote]()

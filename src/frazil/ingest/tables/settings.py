@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, LongType, StringType
+from pyiceberg.types import IcebergType, LongType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
@@ -21,7 +21,6 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.state import retracts
 from frazil.spec.steps import metadata_names
-from frazil.types import RESCUED_COLUMN
 from frazil.write.target import metadata_columns
 
 
@@ -89,9 +88,7 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
     columns = metadata_columns(spec.metadata, spec.source.key.format)
     if not spec.has_query:
         columns |= {column.name: column.type for column in spec.shape.columns if column.is_own}
-    if spec.shape.rescue or spec.shape.unknown_fields == "rescue":
-        columns[RESCUED_COLUMN] = StringType()
-    return columns
+    return columns | spec.shape.extra_columns
 
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:

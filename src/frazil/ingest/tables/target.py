@@ -95,16 +95,12 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
 
 
 def _known_records(table: Table) -> KnownRecords:
-    updates = table.key_updates
     return KnownRecords(
         crashing=tuple(
             sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
         ),
-        missing_required=tuple(sorted(updates.missing_required)),
-        unpaired=tuple(sorted(updates.unpaired)),
-        abandoned=tuple(sorted(updates.abandoned)),
-        applied_early=tuple(sorted(updates.applied_early)),
-        is_single_task=updates.is_single_task,
+        noted=table.changes.noted(),
+        is_single_task=table.changes.is_single_task,
         last_deletes=table.progress.last_deletes,
     )
 
@@ -193,9 +189,6 @@ def _envelope_key_reading(table: Table) -> Reading:
 
 def _reading(table: Table) -> Reading:
     spec = table.spec
-    unknown_fields: str = spec.shape.unknown_fields
-    if spec.shape.schema_evolution == "freeze" and unknown_fields == "add":
-        unknown_fields = "rescue" if spec.shape.rescue else "refuse"
     value = spec.source.value
     return Reading(
         format=value.format,
@@ -203,9 +196,7 @@ def _reading(table: Table) -> Reading:
         is_by_header=value.framing == "header" and value.source != "latest",
         message=value.message or "",
         schemas=tuple(sorted(table.schema.of_values)),
-        unknown_fields=unknown_fields,
-        is_rescuing=spec.shape.rescue,
-        may_widen=spec.shape.schema_evolution == "evolve",
+        **spec.shape.fitting,
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),

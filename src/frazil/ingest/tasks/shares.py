@@ -162,7 +162,7 @@ def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
     decoded = changes.decoded
     requests = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(requests) or changes.rescued is not None
+    return any(requests) or bool(changes.own)
 
 
 @dataclass(frozen=True)

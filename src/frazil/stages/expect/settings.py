@@ -107,6 +107,14 @@ class ExpectSpec(StageSettings):
         """See StageSettings."""
         return tuple(expectation.name for expectation in self.expect)
 
+    @property
+    def withheld(self) -> dict[str, str]:
+        """See StageSettings. Rows that do not meet another expectation are in no commit."""
+        warning = (
+            each.name for each in self.expect if each.is_of_rows and each.action == "warn" and each.at_most is None
+        )
+        return dict.fromkeys(warning, "records did not meet the expectation")
+
     def of_rest(self) -> Self:
         """See StageSettings."""
         return type(self)()

@@ -19,6 +19,7 @@ from frazil.upsert.merge.functions import ADDING, merged_columns
 from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names
 from frazil.upsert.merge.sums import split
 from frazil.upsert.records.read_changes import keys_of
+from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -47,10 +48,8 @@ class PartRows:
         self._cut: tuple[int, ...] | None = None
         #: See ChangeRows: no record needs the row of another key.
         self.lost: set[tuple[str, int, int]] = set()
-        #: Topic, partition and offset of truncates in a topic with several partitions.
-        self.unplaced: set[tuple[str, int, int]] = set()
-        #: See ChangeRows: truncates have no position in the order of the source's log.
-        self.emptied = ""
+        #: Truncates in a topic with several partitions. None has a position in the order of the source's log.
+        self.truncates = Truncates()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic, as `ChangeRows.take`."""
@@ -63,7 +62,7 @@ class PartRows:
             places = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
             of_truncates = [place for n, place in enumerate(places) if n in set(truncates.tolist())]
             if not self._target.changes.is_one_partition:
-                self.unplaced |= {(topic, *place) for place in of_truncates}
+                self.truncates.unplaced |= {(topic, *place) for place in of_truncates}
             else:
                 self._combined, self._parts, self._pending = None, [], 0
                 self._cut = (source, *of_truncates[-1], 0)
@@ -113,9 +112,10 @@ class PartRows:
 
 
 def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows:
-    """Returns what collects the changes of an upsert table in one task."""
-    assert target.changes is not None
-    return PartRows(target, topics) if target.changes.merge else ChangeRows(target, topics)
+    """Returns what collects the changes of a table in one task."""
+    return (
+        PartRows(target, topics) if target.changes is not None and target.changes.merge else ChangeRows(target, topics)
+    )
 
 
 def parts_of(
