@@ -192,9 +192,10 @@ def test_the_example_of_the_page_works_with_a_rest_catalog(
     broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "how-to" / "publish.md").read_text()
-    (block,) = re.findall(r"^```yaml\n(pipeline.*?)^```", page, re.DOTALL | re.MULTILINE)
+    first, second = map(yaml.safe_load, re.findall(r"^```yaml\n(pipeline.*?)^```", page, re.DOTALL | re.MULTILINE))
     shop = Shop(broker, tmp_path)
-    document: dict[str, Any] = yaml.safe_load(block)
+    document: dict[str, Any] = first
+    document["tables"][TABLE] |= second["tables"][TABLE]
     document |= {"kafka": {"bootstrap.servers": broker.bootstrap_servers}, "catalog": catalog_section(server, {})}
     document["http"] = False
     document["tables"][TABLE]["topic"] = shop.topic
@@ -202,12 +203,15 @@ def test_the_example_of_the_page_works_with_a_rest_catalog(
     shop.send((1, 1.0), (2, 2.0))
     pipeline.run()
     lake = load_catalog("lake", type="rest", uri=server.url)
-    assert _ids(lake.load_table(TABLE).scan()) == [1, 2]
+    published: Table = lake.load_table(TABLE)
+    assert _ids(published.scan()) == [1, 2]
+    (tag,) = set(published.refs()) - {"main", "ingest"}
+    assert re.fullmatch(r"daily-\d{4}-\d\d-\d\d", tag)
     shop.send((3, -3.0))
     pipeline.run()
     held: Table = lake.load_table(TABLE)
     assert _ids(held.scan()) == [1, 2]
-    assert _ids(held.scan().use_ref("ingest")) == [1, 2, 3]
+    assert [_ids(held.scan().use_ref(ref)) for ref in ("ingest", tag)] == [[1, 2, 3], [1, 2]]
     done, document = pipeline.command("publish", TABLE)
     assert (done.returncode, [audit["name"] for audit in document["failed_audits"]]) == (4, ["no_negative_amounts"])
     assert pipeline.command("publish", TABLE, "--override")[0].returncode == 0
