@@ -9,6 +9,7 @@ from pathlib import Path
 from frazil.api.results import VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.spark_rows import NotReadable, rows_of
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -25,7 +26,7 @@ from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil.temporary import temporary_folder
 from frazil_verify.compare import PREFIX
-from frazil_verify.comparison import NotComparable, compare, rows_of
+from frazil_verify.comparison import NotComparable, compare
 from frazil_verify.copies import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
 
 _TIMEOUT_S = 300.0
@@ -86,7 +87,7 @@ def _compared(
         note(f"comparing {table.name}")
         try:
             yield _verified(jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source))
-        except NotComparable as error:
+        except (NotComparable, NotReadable) as error:
             yield VerifiedTable(table.name, str(error))
 
 

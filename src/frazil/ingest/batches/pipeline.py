@@ -52,6 +52,7 @@ from frazil.types import (
     by_topic,
 )
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
+from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
 from frazil.upsert.truncates import unplaced
@@ -287,6 +288,9 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
+            elif table.spec.changes.dedupe is not None:
+                committed, dropped = commit_deduplicated(self._catalog, target_of(table), state, report, commit)
+                report = without_duplicates(report, dropped)
             else:
                 committed = self._catalog.commit(commit)
         except OldRowsMissing as gone:
