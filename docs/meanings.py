@@ -389,6 +389,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
 ENVIRONMENT: dict[str, str] = {
     "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
     " cache folder.",
+    "FRAZIL_ENV": "The [environment](../how-to/environments.md) of the pipeline file, where `--env` names none.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
     "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names another repository to fetch the jars from.",
     "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",

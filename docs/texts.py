@@ -13,13 +13,17 @@ PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
 `http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
-([secrets](../how-to/secrets.md)).
+([secrets](../how-to/secrets.md)). Every other value may have variables, as `${env:NAME}`, and `environments` has settings
+that differ in one environment ([environments](../how-to/environments.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 
 CLI = """\
 Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
 contains only JSON documents, one per line, also when the command fails.
+
+`frazil --env NAME COMMAND` (or the variable `FRAZIL_ENV`) and `frazil --set KEY=VALUE COMMAND` change the pipeline file as
+the command reads it ([environments](../how-to/environments.md)).
 
 Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
@@ -91,21 +95,21 @@ Log lines are written to standard error as `key=value`, or as one JSON document 
 `timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
 STORES = """\
 Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
-have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil therefore knows
-every property of Iceberg's Java file access, and applies it to both. The properties are those under `catalog.properties`,
-and those that a catalog returns with its configuration and its tables.
+have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil applies these
+properties to both, or refuses them where tasks cannot obey them. They are those under `catalog.properties`, and those that a
+catalog returns with its configuration and its tables.
 
 | treatment | meaning |
 | --- | --- |
 | honoured | has the same effect on the objects that tasks write and read |
 | translated | tasks get the same effect by other means |
-| driver | the driver obeys it, and tasks get the result |
-| ignored | has no effect on objects |
+| ignored | has no effect on files |
 | refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
-| python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
 
-An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
-refused too, with the nearest known name, and so is an empty value, except of keys and tags."""
+Any other property reaches Iceberg's Java client alone: it opens connections for the driver, gets credentials, which tasks
+are given, or tunes that client. `frazil check` names those that Java's classes do not have, with the nearest name. Such a
+name that has to do with encryption (`sse`, `crypt`, `kms`, `acl`) is refused, as files would be written in clear, and so is
+an empty value, except of keys and tags."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the

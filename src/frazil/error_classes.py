@@ -20,7 +20,7 @@ class Entry:
     page: str = "operations/bad-record"
     #: What an operator does where such a record stops a table; empty where that depends on the table alone.
     remedy: str = ""
-    #: Whether messages may quote the record's values: a table with `protect` then shows another message.
+    #: Whether messages may quote the record's values: of a table that hides values messages are others.
     quotes_values: bool = True
 
 
@@ -151,7 +151,7 @@ class ErrorClass(StrEnum):
             "a row of the record does not meet an expectation of the table with `else: dead_letter`; the message names"
             " it, with the values",
             page="how-to/expect",
-            quotes_values=False,  # The values are protected already.
+            quotes_values=False,  # Hidden values are hidden already.
         ),
     )
     REFUSED_BY_STAGE = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.catalog.iceberg.probe import probe_store
@@ -21,7 +23,6 @@ from frazil.cli.wiring import (
     open_catalog_for_reading,
     open_schemas,
     queries_in,
-    read_spec,
     refuse_lost_catalog,
     sqlite_file,
     topics_for_reading,
@@ -58,6 +59,7 @@ from frazil.ops.check import (
 from frazil.ops.json_records import to_json
 from frazil.ops.master_check import check_master
 from frazil.ops.observers import check_observers
+from frazil.ops.offline_check import NOT_CHECKED, check_offline
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -71,10 +73,20 @@ from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
-from frazil.spec import PipelineSpec
+from frazil.secrets import Secrets
+from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.load import read_settings
+from frazil.spec.syntax.environments import overrides_of_process
+from frazil.spec.syntax.shown import shown
+
+Offline = Annotated[bool, typer.Option("--offline", help="Check what can be checked without any service.")]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Show the file as it is read, with the line or option that each value comes from."),
+]
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, offline: Offline = False, show: Show = False) -> int:
     """Validate the pipeline file and check what it needs: Java, jars, Spark's master, Kafka, election, catalog, store,
     schema registry.
 
@@ -84,20 +96,47 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     with it, such as a column that no record has. Shows what each check did and,
     when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
 
+    With --offline it reaches no service: it validates the file, also in each of its other environments, parses queries, and
+    names what it did not check. --show prints the settings first, without defaults and secrets.
+
     Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
     query cannot be computed; 2 when
     the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
-    spec = read_spec(output, file)
-    findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *findings_of(spec)]
+    overrides, secrets = overrides_of_process(), Secrets(os.environ, has_placeholders=offline)
+    spec = load_spec(file, secrets=secrets)
+    output.hide(spec.file.secrets)
+    environment = f" in the environment {overrides.environment}" if overrides.environment in spec.environments else ""
+    findings = [Finding("file", True, f"read {file}", f"{file}{environment}: pipeline {spec.pipeline}")]
+    findings += _offline_findings(spec, secrets.missing) if offline else findings_of(spec)
     is_well = all(finding.is_ok for finding in findings)
+    settings = read_settings(file) if show else ()
     document: dict[str, Any] = {
         "ok": is_well,
         "pipeline": spec.pipeline,
         "checks": [to_json(finding) for finding in findings],
+        "not_checked": list(NOT_CHECKED) if offline else [],
+        "settings": [to_json(setting, "depth", "label") for setting in settings],
     }
-    output.result(document, "\n".join(line for finding in findings for line in _lines(finding)))
+    lines = [*shown(settings), *([""] if show else [])]
+    lines += [line for finding in findings for line in _lines(finding)]
+    lines += [f"not checked: {', '.join(NOT_CHECKED)}"] if offline else []
+    output.result(document, "\n".join(lines))
     return 0 if is_well else 1
+
+
+def _offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[Finding]:
+    if missing:
+        yield Finding("secrets", True, "read the secrets of the file", f"not set here: {', '.join(sorted(missing))}")
+    with ExitStack() as opened:
+        queries = None
+        try:
+            if has_queries(spec):
+                queries = queries_in(opened.enter_context(light_jvm(spec, needs_spark_jars=True)))
+        except UnavailableError as error:
+            tried = "started a JVM with Spark's classes, to parse queries"
+            yield Finding("queries", True, tried, f"not checked: {error.message}", error.remedy)
+        yield from check_offline(spec, overrides_of_process(), queries)
 
 
 def findings_of(spec: PipelineSpec) -> Iterator[Finding]:

@@ -19,11 +19,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from frazil.cli.logging import LogFormat, LogLevel, configure_logging
-from frazil.cli.output import Output, OutputFormat, reserve_standard_output
+from frazil.cli.output import LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
+from frazil.cli.overrides import declare
 from frazil.errors import SpecError
 from frazil.plugins.extras import names_of_extras
-from frazil.plugins.registration import Registered
+from frazil.plugins.registration import Registered, function_of
 
 Function = Callable[..., int | None]
 
@@ -120,6 +120,7 @@ class Settings:
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
     app = _group(SUMMARY, has_completion=True)
+    app.callback()(declare)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)
@@ -171,8 +172,10 @@ def with_shared_options(function: Function, settings: Settings) -> Function:
     def call(output: OutputFormat, debug: bool, log_format: LogFormat, log_level: LogLevel, **values: Any) -> int:
         settings.debug = debug
         settings.output = _open_output(output)
-        configure_logging(log_format, log_level, settings.output.redaction)
-        settings.output.logs_errors = log_format is LogFormat.json
+        # Imported here, as help needs no log.
+        start_logging = function_of("frazil.cli.logging:configure_logging")
+        logger = start_logging(log_format, log_level, settings.output.redaction)
+        settings.output.log = logger if log_format is LogFormat.json else None
         return function(settings.output, **values) or 0
 
     shared = inspect.signature(_shared_options, eval_str=True).parameters.values()

@@ -26,10 +26,10 @@ from frazil.ingest.tables.queries import QueryTables
 from frazil.ingest.tasks.task import read_records
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
-from frazil.rows.changes import TRUNCATE, Changes
 from frazil.rows.decoder import has_value
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import arrow_type, pick
+from frazil.stages.changes import TRUNCATE, Changes
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, load_ranked

@@ -57,9 +57,9 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records
-from frazil.rows.changes import Changes
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import pick
+from frazil.stages.changes import Changes
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

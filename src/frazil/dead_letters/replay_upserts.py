@@ -58,8 +58,8 @@ from frazil.ingest.tables.queries import QueryTables
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.rows.changes import UPSERT
 from frazil.schema.arrow import Bools
+from frazil.stages.changes import UPSERT
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.commit import OldRowsMissing, Prepared, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked

@@ -25,8 +25,8 @@ from frazil.dead_letters.changes import (
 from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.arrow import Bools, Ints
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.types import Offsets
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
 from frazil.upsert.lookup.live_rows import read_columns

@@ -36,8 +36,8 @@ from frazil.printable import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema
+from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
-from frazil.spec.syntax.secrets import SHORTEST_CHARACTERS, is_secret_key
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")

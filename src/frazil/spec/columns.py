@@ -10,11 +10,11 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.formats import FORMATS
+from frazil.secrets import has_reference
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import ColumnSpec, ValueSpec
 from frazil.spec.syntax.keys import keys_of
 from frazil.spec.syntax.problems import LABEL, Mistake, try_check
-from frazil.spec.syntax.secrets import has_reference
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")

@@ -8,14 +8,23 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.plugins.extras import is_installed, names_of_extras, not_installed
+from frazil.secrets import Secrets, has_reference
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of
+from frazil.spec.syntax.environments import (
+    ENVIRONMENTS,
+    Overridden,
+    Overrides,
+    fill_variables,
+    overridden,
+    overrides_of_process,
+)
 from frazil.spec.syntax.keys import Declared, keys_of
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading, Rules
-from frazil.spec.syntax.secrets import Secrets, has_reference
+from frazil.spec.syntax.shown import Setting, settings_of
 from frazil.spec.tables import RULES as RULES_OF_TABLES
 from frazil.spec.tables import prepare_defaults, prepare_table, shared_settings
 
@@ -28,20 +37,49 @@ _STRANGE_REMEDIES: Mapping[str, str] = {
 _OF_KAFKA = ("bootstrap.", "security.", "sasl.", "ssl.")
 
 
-def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
-    """The spec that the file at `path` declares, its secrets taken from `environment` and from files.
+def load_spec(
+    path: Path,
+    environment: Mapping[str, str] = os.environ,
+    overrides: Overrides | None = None,
+    secrets: Secrets | None = None,
+) -> PipelineSpec:
+    """The spec that the file at `path` declares, its secrets and variables taken from `environment` and from files.
+    overrides: the environment of the file, and values that replace those of the file; by default what the command line
+    or the variable FRAZIL_ENV chooses. secrets: in place of those of `environment`.
 
     Raises a SpecError with the first problem in the file, and the others in its `others`.
     """
-    document = read_document(path)
-    texts = list(texts_of(document))
-    reading = Reading(path, Secrets(environment), RULES)
+    if overrides is None:
+        overrides = overrides_of_process() if environment is os.environ else Overrides()
+    reading = Reading(path, secrets or Secrets(environment), RULES)
+    document = _read_file(path, overrides, reading).document
+    reading.problems.raise_any()
+    texts = [text for key, value in document.items() if key != ENVIRONMENTS for text in ((key, 0), *texts_of(value))]
     spec = reading.read(PipelineSpec, _prepared(document, path, reading))
     if spec is not None:
         _check_references(texts, reading)
     reading.problems.raise_any()
     assert spec is not None
     return spec.model_copy(update={"secrets": frozenset(reading.secrets.found)})
+
+
+def read_settings(
+    path: Path, environment: Mapping[str, str] = os.environ, overrides: Overrides | None = None
+) -> tuple[Setting, ...]:
+    """Returns the settings of the file as `load_spec` reads them, each with the place that it comes from, without defaults
+    and without secrets.
+
+    Raises: SpecError for a file that is not a mapping, and for an environment or a value that it has no place for.
+    """
+    overrides = overrides_of_process() if overrides is None else overrides
+    return settings_of(_read_file(path, overrides, Reading(path, Secrets(environment), RULES)), path, overrides)
+
+
+def _read_file(path: Path, overrides: Overrides, reading: Reading) -> Overridden:
+    """Returns the file with its overrides and variables; variables that cannot be read are noted."""
+    file = overridden(read_document(path), overrides, path)
+    fill_variables(file.document, reading.secrets, reading.problems)
+    return file
 
 
 def _prepared(document: Section, path: Path, reading: Reading) -> Section:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,15 @@ def test_a_table_is_drawn_for_people_only(capsys: pytest.CaptureFixture[str]) ->
     text, document = capsys.readouterr().out.rsplit("\n", 2)[0:2]
     assert "shop.orders" in text
     assert document == '{"tables": []}'
+
+
+def _file(target: str) -> Path:
+    return Path("src", *target.partition(":")[0].split(".")).with_suffix(".py")
+
+
+def test_help_imports_nothing_that_only_commands_need() -> None:
+    heavy = ("confluent_kafka", "numba", "numpy", "pyarrow", "pydantic", "pyiceberg", "pyspark", "structlog")
+    program = "import sys; from frazil.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "dead-letters" in ended.stdout
+    assert not set(heavy) & set(ended.stderr.split())

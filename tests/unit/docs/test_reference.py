@@ -107,7 +107,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: to_json(Finding("a", True, "b", "c")),
         outputs.ADOPT: Handover("a.b").document(),
-        outputs.LINEAGE: to_json(TableLineage("a.b", ()), "name"),
+        outputs.LINEAGE: TableLineage("a.b", ()).document(),
         outputs.INIT: init_document(None, "", (), ()),
         outputs.REPLAY: replay_document(
             Request("", "", "", None, None, "", "", (), ()), "", ReplayProgress(1), ReplayProgress(1)

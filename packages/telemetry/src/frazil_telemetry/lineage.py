@@ -198,11 +198,9 @@ class LineageOutlet:
 
 
 def _is_masked(path: str, lineage: TableLineage) -> bool:
-    """Whether a field is protected, or a part of it, or what it is in."""
-    protected = (f"{protected_field.field}." for protected_field in lineage.protected)
-    return any(
-        protected_path.startswith(f"{path}.") or f"{path}.".startswith(protected_path) for protected_path in protected
-    )
+    """Whether the table does not have the values of a field, of a part of it, or of what it is in."""
+    masked = (f"{masked_path}." for note in lineage.notes for masked_path in note.masked)
+    return any(masked_path.startswith(f"{path}.") or f"{path}.".startswith(masked_path) for masked_path in masked)
 
 
 def _schema_facet(state: TableState) -> SchemaDatasetFacet:

@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 
 from docs.scan import ROOT
 from frazil.spec import CatalogSpec, PipelineSpec
-from frazil.spec.settings import ProtectRule
+from frazil.stages.protect.settings import ProtectRule
 from frazil_telemetry.lineage import catalog_namespace, split_location
 from packages.telemetry.tests.unit.telemetry_scene import TelemetryScene
 from tests.fixtures.receivers import receiver

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from frazil.cli.commands import Command
 from frazil.plugins.observers import ObserverKind
-from frazil.spec import PipelineSpec
+
+if TYPE_CHECKING:
+    from frazil.spec import PipelineSpec
 
 VERIFY = Command("verify", "frazil_verify.command:command", "Prove that tables have exactly the rows of their topics.")
 

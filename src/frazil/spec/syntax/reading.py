@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from frazil.secrets import Secrets
 from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Declared, Key, describe, keys_of
 from frazil.spec.syntax.problems import LABEL, NAME, Mistake, Mistakes, Problems, advice, nearest
-from frazil.spec.syntax.secrets import Secrets
 
 _Spec = TypeVar("_Spec", bound=Declared)
 _Loc = tuple[str | int, ...]
@@ -145,6 +145,8 @@ class Reading:
         label = ".".join(place.names)
         is_shared = line in self.shared_lines and place.owner.startswith(("table ", "a route"))
         note = f"{place.owner} has it from `defaults`" if is_shared else ""
+        if isinstance(place.node, Scalar) and place.node.variable:
+            message += f" (the value of the variable {place.node.variable})"
         for stand_in, text in ((LABEL, label), (NAME, place.names[-1] if place.names else "")):
             message, remedy = message.replace(stand_in, text), remedy.replace(stand_in, text)
         self.problems.add(line, message, remedy, is_cause=is_cause, note=note)

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from frazil.errors import SpecError
+from frazil.secrets import secrets_of
 from frazil.spec import load_spec
-from frazil.spec.syntax.secrets import secrets_of
 from frazil.temporary import temporary_folder
 
 _PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")

@@ -1,116 +1,34 @@
 """`protect`: which fields of the records are protected, and how. Pure.
 
 It is made from the records' schema: a stage of the program that replaces these fields before anything else sees them.
-
-The key of `protect_key` hashes values, makes tokens, and encrypts the bytes of dead letters, each with a key of its own that
-is derived from it. It is shown by nothing: neither by `repr`, nor by an error, nor in a plan.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from frazil.errors import SpecError
 from frazil.name_case import fold_case
 from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path
-from frazil.schema.projection import in_record
+from frazil.schema.projection import HEADERS, in_record
+from frazil.stages.notes import StageNote
+from frazil.stages.record_key import RecordKey
 
-_MAGIC = b"\x00frazil-sealed-1"
-"""What encrypted bytes begin with: no text, JSON or wire format does."""
-_ID_BYTES, _NONCE_BYTES, _BLOCK = 4, 12, 64
 Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
 PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
 """The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
-KEY, HEADERS = "_key", "_headers"
-"""How rules name the record's key, and a header: `_headers.NAME`."""
 _STEPS = ("element", "value")
-
-
-class ProtectKey(bytes):
-    """The secret, a value that can be sent to tasks."""
-
-    def __repr__(self) -> str:
-        return "ProtectKey(***)"
-
-    __str__ = __repr__
-
-    @cached_property
-    def id(self) -> str:
-        """The name of the key, 8 hexadecimal digits, for everyone to read: from it nobody finds the key."""
-        return self.derive("id")[:_ID_BYTES].hex()
-
-    def derive(self, purpose: str) -> bytes:
-        """Returns 32 bytes for one purpose (RFC 5869, HKDF-SHA-256)."""
-        return HKDF(SHA256(), 32, salt=None, info=f"frazil protect {purpose}".encode()).derive(bytes(self))
-
-    def hmac(self, purpose: str, label: str, values: Iterable[bytes]) -> list[bytes]:
-        """Returns HMAC-SHA-256 (RFC 2104) of each value behind `label` and a zero byte.
-
-        The states of both hashes are copied for each value: half the time of `hmac.new`.
-        """
-        block = self.derive(purpose).ljust(_BLOCK, b"\x00")
-        inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
-        inner.update(label.encode() + b"\x00")
-        inner_copy = inner.copy
-        outer_copy = hashlib.sha256(bytes(byte ^ 0x5C for byte in block)).copy
-        digests = []
-        for value in values:
-            first, second = inner_copy(), outer_copy()
-            first.update(value)
-            second.update(first.digest())
-            digests.append(second.digest())
-        return digests
-
-    def seal(self, plain: bytes, place: str) -> bytes:
-        """Returns bytes encrypted and authenticated with AES-256-GCM. place: what they are; only there they open."""
-        nonce = os.urandom(_NONCE_BYTES)
-        head = _MAGIC + bytes.fromhex(self.id)
-        return head + nonce + _cipher(self).encrypt(nonce, plain, head + place.encode())
-
-    def unseal(self, sealed: bytes, place: str) -> bytes:
-        """Returns the plain bytes of what `seal` returned.
-
-        Raises: SpecError where they were encrypted with another key, or for another place, or were changed.
-        """
-        end = len(_MAGIC) + _ID_BYTES
-        head, nonce, body = sealed[:end], sealed[end : end + _NONCE_BYTES], sealed[end + _NONCE_BYTES :]
-        try:
-            return _cipher(self).decrypt(nonce, body, head + place.encode())
-        except (InvalidTag, ValueError):
-            pass  # Nothing of the cause belongs in the message.
-        by = key_id_of(sealed)
-        if by != self.id:
-            message = f"the bytes are encrypted with the key {by}, and `protect_key` is the key {self.id}"
-            raise SpecError(message, remedy="replay with the old `protect_key`", where=place)
-        raise SpecError("the encrypted bytes were changed", remedy="drop this dead letter", where=place)
-
-
-def key_id_of(value: bytes) -> str | None:
-    """Returns the id of the key that bytes are encrypted with; None where they are not encrypted."""
-    return value[len(_MAGIC) : len(_MAGIC) + _ID_BYTES].hex() if value.startswith(_MAGIC) else None
-
-
-@lru_cache(maxsize=8)
-def _cipher(key: ProtectKey) -> AESGCM:
-    return AESGCM(key.derive("records"))
 
 
 @dataclass(frozen=True)
@@ -163,7 +81,7 @@ class Protection:
 
     #: The first rule that finds a field decides.
     rules: tuple[Rule, ...]
-    key: ProtectKey
+    key: RecordKey
 
     def rule_for(self, paths: Iterable[str]) -> Rule | None:
         """Returns the rule of a field that has these paths; None without one."""
@@ -204,7 +122,7 @@ def protecting(
         is_changed |= not isinstance(column, Field)
         if column is not None:
             columns.append((field.name, column))
-    return Project(tuple(columns)) if is_changed else None
+    return Project(tuple(columns), is_in_place=True) if is_changed else None
 
 
 def protected_paths(
@@ -280,9 +198,30 @@ class ProtectedField:
     action: Action
 
 
-def protected_fields(
-    records: Schema, protection: Protection, origins: Mapping[str, Path | None]
-) -> tuple[ProtectedField, ...]:
+@dataclass(frozen=True)
+class ProtectedFields(StageNote):
+    """The fields of a table's records that are protected."""
+
+    #: The fields of the records that `protect` finds: `field` and its `action`.
+    protected: tuple[ProtectedField, ...] = ()
+
+    @property
+    def setting(self) -> str:
+        """See StageNote."""
+        return "protect"
+
+    @property
+    def line(self) -> str:
+        """See StageNote."""
+        return f"protects {', '.join(f'{field.field} ({field.action})' for field in self.protected)}"
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """See StageNote."""
+        return tuple(field.field for field in self.protected)
+
+
+def protected_fields(records: Schema, protection: Protection, origins: Mapping[str, Path | None]) -> ProtectedFields:
     """Returns the protected fields of records of this schema, in its order. origins: as for `protecting`."""
     fields = []
     for field in records.fields:
@@ -293,7 +232,7 @@ def protected_fields(
         elif origin is not None:
             parts = _parts_of(protection, field, origin)
             fields += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, _, rule in parts]
-    return tuple(fields)
+    return ProtectedFields(tuple(fields))
 
 
 def rule_around(protection: Protection, path: Path) -> Rule | None:

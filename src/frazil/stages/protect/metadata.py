@@ -15,12 +15,11 @@ from frazil.decode.columns import as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
-from frazil.process.kernels.protect import protect_headers, protected_values
-from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, rule_around, spelled
-from frazil.rows.changes import Changes, ReadRecords
 from frazil.schema.arrow import pick
-from frazil.schema.parts import Path
-from frazil.types import RESCUED_COLUMN
+from frazil.schema.projection import HEADERS, KEY
+from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.protect.kernels import protect_headers, protected_values
+from frazil.stages.protect.rules import Protection, Rule, protected_paths, rule_around, spelled
 from frazil.write.target import TableTarget
 
 HIDDEN = "the value does not fit; it is not shown, because the table protects fields"
@@ -31,13 +30,8 @@ _AGAIN = re.compile(r"#[0-9]+$")
 _DROPPED = object()
 
 
-def protect_metadata(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
-    """Returns the changes with rescued values, keys and headers protected, and without any part of a record in reasons;
-    unchanged where nothing is protected.
-    """
-    protection = target.protection
-    if protection is None:
-        return changes
+def protect_metadata(protection: Protection, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes with rescued values, keys and headers protected, and without any part of a record in reasons."""
     names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
     mismatches = [
         replace(
@@ -63,22 +57,9 @@ def _protected_rescued(target: TableTarget, protection: Protection, rescued: pa.
     if rescued is None:
         return None
     source = target.source or target
-    rules = protected_paths(source.schema, protection, origins_of(source))
+    rules = protected_paths(source.schema, protection, source.origins)
     texts = (None if text is None else _rescued(protection, rules, text) for text in rescued.to_pylist())
     return pa.array(texts, pa.string())
-
-
-def origins_of(target: TableTarget) -> dict[str, Path | None]:
-    """Returns what feeds the columns of records that are not named after their field, as `protecting` needs it."""
-    origins: dict[str, Path | None] = {}
-    if target.shaping is not None:
-        origins |= target.layout.paths
-        origins |= dict.fromkeys(target.shaping.own)
-        origins |= {column: (HEADERS, name) for column, name in target.shaping.headers}
-        if target.shaping.key:
-            origins[target.shaping.key] = (KEY,)
-    own: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
-    return {**origins, RESCUED_COLUMN: None, **{column: own.get(field) for field, column in target.metadata}}
 
 
 def _protected_metadata(protection: Protection, field: str, values: pa.Array) -> pa.Array:

@@ -17,20 +17,20 @@ import pyarrow.compute as pc
 from frazil.decode.columns import bytes_of, offsets_of
 from frazil.process.kernels.values import Kernel
 from frazil.process.program import Call
-from frazil.process.protect import (
-    HEADERS,
+from frazil.schema.arrow import unsliced, with_children
+from frazil.schema.parts import Path
+from frazil.schema.projection import HEADERS
+from frazil.stages.protect.rules import (
     PROTECT,
     PROTECT_HEADERS,
     Parts,
     Protection,
-    ProtectKey,
     Rule,
     inner_types,
     load_parts,
     protected_type,
 )
-from frazil.schema.arrow import unsliced, with_children
-from frazil.schema.parts import Path
+from frazil.stages.record_key import RecordKey
 
 _STARS = "****"
 _DRAWN = 32
@@ -43,12 +43,12 @@ _UUID_BYTES = 16
 
 
 def _protect(call: Call, array: pa.Array, key: pa.Scalar) -> pa.Array:
-    return _replaced(array, dict(_parts_of(call)), ProtectKey(key.as_py()), ())
+    return _replaced(array, dict(_parts_of(call)), RecordKey(key.as_py()), ())
 
 
 def _protect_headers(call: Call, array: pa.Array, key: pa.Scalar) -> pa.Array:
     rules = tuple(rule for _, rule in _parts_of(call))
-    return protect_headers(array, Protection(rules, ProtectKey(key.as_py())))
+    return protect_headers(array, Protection(rules, RecordKey(key.as_py())))
 
 
 KERNELS = {PROTECT: Kernel(("any, binary!",), _protect), PROTECT_HEADERS: Kernel(("list, binary!",), _protect_headers)}
@@ -82,7 +82,7 @@ def protect_headers(array: pa.Array, protection: Protection) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), left, array.type, mask=array.is_null())
 
 
-def _replaced(array: pa.Array, rules: Mapping[Path, Rule], key: ProtectKey, path: Path) -> pa.Array:
+def _replaced(array: pa.Array, rules: Mapping[Path, Rule], key: RecordKey, path: Path) -> pa.Array:
     """Returns the values at `path` protected; their type is `protected_type`."""
     if path in rules:
         return protected_values(array, rules[path], key)
@@ -103,7 +103,7 @@ def _children(array: pa.Array) -> list[pa.Array]:
     return [array.field(n) for n in range(array.type.num_fields)] if pa.types.is_struct(array.type) else [array.values]
 
 
-def protected_values(array: pa.Array, rule: Rule, key: ProtectKey) -> pa.Array:
+def protected_values(array: pa.Array, rule: Rule, key: RecordKey) -> pa.Array:
     """Returns values that are not nested as the rule's action makes them: text, but of `null`."""
     if rule.action == "null":
         return pa.nulls(len(array), array.type)
@@ -151,7 +151,7 @@ def _plain(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-def _digests(rule: Rule, key: ProtectKey, values: list[str | bytes]) -> list[bytes]:
+def _digests(rule: Rule, key: RecordKey, values: list[str | bytes]) -> list[bytes]:
     """Returns 32 bytes for each value, from another derived key for each action."""
     raw = (value if isinstance(value, bytes) else value.encode() for value in values)
     return key.hmac(rule.action, rule.label, raw)

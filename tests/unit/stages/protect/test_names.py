@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.ingest.tables.state import RunState
-from frazil.spec.settings import ColumnSpec, FlattenSpec, KeySpec, ProtectRule, ValueSpec
+from frazil.spec.settings import ColumnSpec, FlattenSpec, KeySpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
+from frazil.stages.protect.settings import ProtectRule
 from tests.unit.ingest.service_scene import only
 
 _RECORD = {"id": "1", "email": "a@b.c", "userPhone": "030", "user": {"email": "d@e.f", "name": "n"}}

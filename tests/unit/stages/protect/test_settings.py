@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spec.protect import rule_of
 from frazil.spec.schema_json import json_schema
+from frazil.stages.protect.settings import rule_of
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 KEY = "0123456789abcdef0123456789abcdef"

@@ -10,9 +10,10 @@ import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import SpecError
-from frazil.process.protect import ProtectKey
-from frazil.rows.protected import HIDDEN
-from frazil.spec.settings import LimitsSpec, ProtectRule, ValueSpec
+from frazil.spec.settings import LimitsSpec, ValueSpec
+from frazil.stages.protect.metadata import HIDDEN
+from frazil.stages.protect.settings import ProtectRule
+from frazil.stages.record_key import RecordKey
 from tests.unit.dead_letters.scene import TABLE, Scene
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -149,7 +150,7 @@ def test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other(t
     assert [row["id"] for row in scene.rows()][-1] == 2
     state = scene.catalog.load(TABLE)
     assert state is not None
-    assert state.marks["protect-key-id"] == ProtectKey(KEY.encode()).id
+    assert state.marks["protect-key-id"] == RecordKey(KEY.encode()).id
     assert KEY not in str(state.properties)
     scene.declare(columns, protect_key=KEY[::-1])
     with pytest.raises(AssertionError, match="the table's keys are hashed with the key"):

@@ -26,14 +26,15 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.process.evaluate import evaluate
-from frazil.process.kernels.protect import canonical, protect_headers, protected_values
 from frazil.process.program import Call, Field, Program, Project
-from frazil.process.protect import Action, Protection, ProtectKey, Rule, key_id_of, load_parts, protecting
 from frazil.schema.arrow import arrow_type
+from frazil.stages.protect.kernels import canonical, protect_headers, protected_values
+from frazil.stages.protect.rules import Action, Protection, Rule, load_parts, protecting
+from frazil.stages.record_key import RecordKey, key_id_of
 from frazil.write.target import METADATA_TYPES
 
 SECRET = b"0123456789abcdef0123456789abcdef"
-KEY = ProtectKey(SECRET)
+KEY = RecordKey(SECRET)
 
 
 def _field(number: int, name: str, kind: Any) -> NestedField:
@@ -257,7 +258,7 @@ def test_a_sealed_value_opens_in_its_place_with_its_key_alone() -> None:
     assert (key_id_of(sealed), key_id_of(b"plain")) == (KEY.id, None)
     with pytest.raises(SpecError, match="were changed"):
         KEY.unseal(sealed, "offset 2")
-    other = ProtectKey(SECRET[::-1])
+    other = RecordKey(SECRET[::-1])
     with pytest.raises(SpecError, match=f"encrypted with the key {KEY.id}, and `protect_key` is the key {other.id}"):
         other.unseal(sealed, "offset 1")
 

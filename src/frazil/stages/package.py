@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,28 +14,39 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES, StageResult
 from frazil.process.kernels.functions import WRONG_RESULT
-from frazil.rows.changes import UPSERT, Changes, ReadRecords
 from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
+from frazil.stages.changes import UPSERT, Changes, ReadRecords
+from frazil.stages.stage import TableStage
 from frazil.write.target import TableTarget
 
 
-def run_package_stages(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
-    """Returns the changes after the stages of packages that the table names, in the order of the pipeline file; the given
-    ones while the records need another schema first. A delete has no row, and no stage sees it.
-    """
-    if not target.stages or changes.must_read_again or (target.query is not None and target.program is None):
-        return changes
-    for name, settings_json in target.stages:
+@dataclass(frozen=True)
+class PackageStage(TableStage):
+    """See TableStage."""
+
+    #: The key of the table, which is the name of the stage's entry point.
+    name: str
+    settings_json: str
+
+    def describe(self) -> str:
+        """See TableStage."""
+        return f"{self.name}: {STAGES.get(self.name).plan(_settings(self.name, self.settings_json))}"
+
+    def run(self, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+        """Returns the changes behind the stage; the given ones while the records need another schema first. A delete has no
+        row, and no stage of a package sees it.
+        """
+        if changes.must_read_again or (target.query is not None and target.program is None):
+            return changes
         is_row = (changes.ops == UPSERT) & ~are_marked(changes) & ~changes.decoded.refused[changes.records]
         rows = np.flatnonzero(is_row)
         columns = {field.name: column for field, column in zip(target.fields, changes.columns, strict=True)}
         at = pa.array(rows)
         given = columns if rows.size == changes.ops.size else {key: column.take(at) for key, column in columns.items()}
-        result = STAGES.get(name).run(_settings(name, settings_json), given)
-        _check(target, name, result, given, rows.size)
-        changes = _apply(target, name, result, rows, changes, read.limit)
-    return changes
+        result = STAGES.get(self.name).run(_settings(self.name, self.settings_json), given)
+        _check(target, self.name, result, given, rows.size)
+        return _apply(target, self.name, result, rows, changes, read.limit)
 
 
 @lru_cache(maxsize=256)
