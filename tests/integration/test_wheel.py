@@ -178,6 +178,23 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     )
 
 
+def test_an_envelope_of_an_extra_that_is_not_installed_names_what_to_install(core: Path, tmp_path: Path) -> None:
+    lines = [
+        "pipeline: p",
+        "kafka: {bootstrap.servers: '127.0.0.1:9'}",
+        "tables:",
+        "  a.b: {topic: t, envelope: canal}",
+    ]
+    (tmp_path / "frazil.yaml").write_text("\n".join(lines))
+    words = [str(core / "frazil"), "status"]
+    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: the envelope `canal` is in the package frazil-cdc, which is not installed\n"
+        "where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[cdc]'`\n",
+    )
+
+
 def _files(package: Path) -> set[str]:
     compiled = {".pyc", ".nbi", ".nbc"}
     return {
