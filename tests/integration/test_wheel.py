@@ -101,8 +101,8 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
 
 
-def test_the_installed_command_reads_a_topic_into_a_table(
-    installed: Path, broker: EmbeddedBroker, tmp_path: Path
+def test_the_core_alone_reads_a_topic_into_a_table(
+    core: Path, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     topic = f"wheel_{new_id()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -119,7 +119,7 @@ def test_the_installed_command_reads_a_topic_into_a_table(
         # The wheel's archive of classes would be another one, which `frazil setup` has not made.
         java = [QUICK_JVM, *sharing_options(class_archive(own_jars(needs_s3=False), JVM_OPTIONS))]
         variables = {"NOTIFY_SOCKET": "notify", "JDK_JAVA_OPTIONS": " ".join(java)}
-        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, **variables)
+        answer = run(str(core / "frazil"), "run", "--until-caught-up", directory=tmp_path, **variables)
         assert service_manager.recv(100) == b"READY=1\nWATCHDOG=1"
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 
