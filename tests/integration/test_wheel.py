@@ -101,9 +101,7 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
 
 
-def test_the_core_alone_reads_a_topic_into_a_table(
-    core: Path, broker: EmbeddedBroker, tmp_path: Path
-) -> None:
+def test_the_core_alone_reads_a_topic_into_a_table(core: Path, broker: EmbeddedBroker, tmp_path: Path) -> None:
     topic = f"wheel_{new_id()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()

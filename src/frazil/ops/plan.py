@@ -30,7 +30,6 @@ from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
-from frazil.ingest.tables.state import Tally
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.json_records import to_json
@@ -53,6 +52,7 @@ from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
+from frazil.stages.watch import Tally
 from frazil.types import OffsetRange
 
 SAMPLE_RECORDS = 10_000

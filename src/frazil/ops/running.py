@@ -18,8 +18,8 @@ from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import Catalog
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.loop.load import Restart

@@ -175,8 +175,3 @@ COLUMNS = forms.by_name(
 )
 LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)
-EXPECT = forms.by_name(
-    {"anyOf": [forms.TEXT.schema, section("expectation").schema]},
-    '`expect: {amount_not_negative: "amount >= 0"}`',
-    short="that",
-)

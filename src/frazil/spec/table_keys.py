@@ -112,14 +112,6 @@ class QuerySpec(Declared):
     """Python functions that the table's query and conditions may call, each as `module.function`."""
     on_error: Literal["dead_letter", "null"] = "dead_letter"
     """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
-    expect: Annotated[tuple[settings.ExpectationSpec, ...], table_forms.EXPECT] = ()
-    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
-    else: dead_letter}}`. A condition alone only warns."""
-
-    @property
-    def judges_rows(self) -> bool:
-        """Whether rows are expected to meet a condition."""
-        return any(expectation.is_of_rows for expectation in self.expect)
 
     @property
     def has_steps(self) -> bool:

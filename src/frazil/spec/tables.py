@@ -35,7 +35,7 @@ from frazil.spec.syntax.keys import Declared, Path, is_true, keys_of
 from frazil.spec.syntax.problems import Mistake, Mistakes, try_check
 from frazil.spec.syntax.reading import Reading, Rules
 from frazil.spec.topics import check_offset_topics, table_name
-from frazil.types import RESCUED_COLUMN
+from frazil.types import MAIN, RESCUED_COLUMN
 
 _STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
@@ -217,6 +217,13 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
                 yield from _check_taken(key, path, taken, table.shape.exclude)
 
 
+def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
+    """Yields a `publish` of a table without a branch to publish from."""
+    if table.publishing.publish is not None and table.publishing.branch == MAIN:
+        message = "`publish` has nothing to publish: commits go to main, where readers see them at once"
+        yield Mistake("publish", message, "write `branch: ingest`, or remove `publish`")
+
+
 def _named(table: TableSpec) -> Iterator[tuple[str, int, str, str]]:
     """Each setting that names a column, its line (0 for the key's), the column, and how it is written."""
     terms = [("partition_by", term) for term in table.layout.partition_by or ()]
@@ -253,8 +260,8 @@ OF_TABLES = Rules(
     _complete_table,
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
-        _check_layout, _check_named_columns, _check_stages, steps.check_added, steps.check_new_names,
-        steps.check_different, steps.check_expect,
+        changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
+        steps.check_new_names, steps.check_different, _check_publishing,
     ),
     _STRANGE_IN_TABLE.get,
 )  # fmt: skip
@@ -266,6 +273,5 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
-    settings.ExpectationSpec: Rules(checks=(steps.check_expectation,)),
     **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
 }

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
-from frazil.process.evaluate import Unmet
 from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.findings import Finding
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -61,8 +61,8 @@ class Changes:
     #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
     #: a dropped row, if there is one, deletes the row of its key.
     ignored: Mapping[str, Bools] = field(default_factory=dict)
-    #: The expectations that records do not meet.
-    unmet: Sequence[Unmet] = ()
+    #: What stages have found in records.
+    findings: Sequence[Finding] = ()
     #: The fields of the records' keys, for a table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the

@@ -296,11 +296,6 @@ class TableTarget:
         return frozenset(paths)
 
     @property
-    def has_expectations(self) -> bool:
-        """Whether rows are judged before they are written."""
-        return self.program is not None and bool(self.program.expectations)
-
-    @property
     def spark_part(self) -> SparkPart | None:
         """What Spark evaluates of the table's query, before the task; None where it has no part."""
         return self.program.spark_part if self.program is not None else None

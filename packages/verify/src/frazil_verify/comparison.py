@@ -87,14 +87,27 @@ def rows_of(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_i
 
     Raises: NotComparable for types that Spark does not have.
     """
+    travel = catalog.gateway.jvm.org.apache.iceberg.spark.TimeTravel.version(str(snapshot_id))
+    return _rows(spark, catalog, table, None, travel)
+
+
+def rows_at(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_id: int | None) -> DataFrame:
+    """Returns the rows of a snapshot in the present columns of the table; none for None.
+
+    Raises: NotComparable for types that Spark does not have.
+    """
+    return _rows(spark, catalog, table, -1 if snapshot_id is None else snapshot_id, None)
+
+
+def _rows(spark: SparkSession, catalog: IcebergCatalog, table: str, head_id: int | None, travel: Any) -> DataFrame:
+    """head_id: as of `seen_as`. travel: Iceberg's choice of a snapshot; None: the newest one."""
     from pyspark.sql import DataFrame  # noqa: PLC0415  (as above)
 
     jvm: Any = spark.sparkContext._jvm
     java = catalog.java_table(table)
     if not is_readable_by_spark(jvm, java):
         raise NotComparable("Spark cannot read a type of its columns")
-    iceberg = jvm.org.apache.iceberg.spark
-    source = iceberg.source.SparkTable.create(seen_as(jvm, java), iceberg.TimeTravel.version(str(snapshot_id)))
+    source = jvm.org.apache.iceberg.spark.source.SparkTable.create(seen_as(jvm, java, head_id=head_id), travel)
     none = jvm.scala.Option.empty()
     relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(source, none, none)
     rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)

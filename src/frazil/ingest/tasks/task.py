@@ -317,7 +317,7 @@ class TableRun:
         decoded = changes.decoded
         self.tally.count(topic, columns, changes.ignored_records)
         self.tally.note_decoded(topic, columns, decoded)
-        self.tally.note_unmet(topic, columns, changes.unmet)
+        self.tally.note_findings(topic, columns, changes.findings)
         self.tally.note_requests(decoded, self.source.fixed)
         if decoded.requested_fields:
             self._note_hints(decoded)
@@ -439,7 +439,7 @@ class TableRun:
                 last_deletes=self.last_deletes.found(),
             ),
             routed=self.tally.routed,
-            unmet=self.tally.unmet,
+            findings=self.tally.findings,
         )
 
     def abandon(self) -> None:
