@@ -211,7 +211,7 @@ class ErrorClass(StrEnum):
         Entry(
             "a replay could not determine whether a newer change exists: the row lacks its coordinates, and the topic no"
             " longer contains the record; or the record is a truncate, changes several rows, or is a part of a primary-key"
-            " update. Produce the record to the topic again, or reset the table",
+            " update. Produce the record to the topic again, unless it is a truncate, or reset the table",
             page="how-to/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),

@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from frazil.types import BadRecord, DataFile, LastDelete, Offsets, add_counts, later
+from frazil.types import BadRecord, DataFile, LastDelete, add_counts, later
 
 
 @dataclass(frozen=True)
@@ -165,65 +165,25 @@ class Touched:
 
 
 @dataclass(frozen=True)
-class KeyUpdatePart:
-    """One of the two records of a primary-key update: the delete of the old key, or the insert of the new one.
-
-    Both have the same position in the source's log, and may be in two partitions.
-    """
-
-    #: The topic.
-    topic: str
-    #: The partition.
-    partition: int
-    #: The record's offset.
-    offset: int
-    #: The record's timestamp, in milliseconds since the epoch; None without one.
-    timestamp_ms: int | None
-    #: The position in the source's log.
-    position: str
-    #: Whether this is the delete of the old key.
-    is_delete: bool
-
-    @property
-    def place(self) -> tuple[str, int, int]:
-        """Topic, partition and offset."""
-        return self.topic, self.partition, self.offset
-
-
-@dataclass(frozen=True)
 class ChangeReport:
-    """The changes of a task, with the primary-key updates and truncates that depend on other tasks or batches."""
+    """The changes of a task for an upsert table."""
 
     #: The changes, reduced to the latest of each key.
     touched: tuple[Touched, ...] = ()
-    #: Whether there are primary-key updates. Their two parts may be in the ranges of two tasks, so one task must read the
-    #: batch.
-    has_key_updates: bool = False
-    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Parts of primary-key updates whose other part is not in the batch, of a batch read by one task.
-    key_update_parts: tuple[KeyUpdatePart, ...] = ()
-    #: The offsets at which the batch must end so that it has both parts of each primary-key update, or none.
-    ends: Offsets = field(default_factory=dict)
-    #: The position of the newest truncate in the source's log.
-    emptied: str = ""
     #: Deletes at the end of what was read of a partition; their tombstones may follow.
     last_deletes: tuple[LastDelete, ...] = ()
-    #: Topic, partition and offset of truncates without a position among the changes of other partitions.
-    unplaced: tuple[tuple[str, int, int], ...] = ()
+    #: What the changes need of other tasks or batches, by the name of the room of `upsert` that writes and reads it: values
+    #: of JSON, of all tasks.
+    notes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the changes of all tasks of a batch."""
+        names = dict.fromkeys(name for part in parts for name in part.notes)
         return cls(
             touched=tuple(touched for part in parts for touched in part.touched),
-            has_key_updates=any(part.has_key_updates for part in parts),
-            unpaired=tuple(sorted(place for part in parts for place in part.unpaired)),
-            key_update_parts=tuple(key_update_part for part in parts for key_update_part in part.key_update_parts),
-            ends=next((part.ends for part in parts if part.ends), {}),
-            emptied=max((part.emptied for part in parts), default=""),
             last_deletes=tuple(last for part in parts for last in part.last_deletes),
-            unplaced=tuple(sorted(place for part in parts for place in part.unplaced)),
+            notes={name: tuple(note for part in parts for note in part.notes.get(name, ())) for name in names},
         )
 
 

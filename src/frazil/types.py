@@ -17,6 +17,8 @@ from frazil.error_classes import ErrorClass
 T = TypeVar("T")
 
 Offsets = Mapping[str, Mapping[int, int]]
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 """The next offset to read, by topic and partition."""
 
 
@@ -25,6 +27,8 @@ MAIN = "main"
 
 RESCUED_COLUMN = "_rescued"
 """The column for values that do not fit their own column: JSON, from the path to the value and the reason."""
+EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))
+"""Columns of text for what other columns cannot have: no query makes them, and no setting declares them."""
 
 RESERVED_COLUMNS = frozenset(
     (

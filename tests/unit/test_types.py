@@ -16,7 +16,6 @@ from frazil.report import (
     ChangeReport,
     Counts,
     FirstTombstone,
-    KeyUpdatePart,
     SchemaRequests,
     TaskReport,
     Touched,
@@ -123,13 +122,8 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
         BadRecords((BadRecord("a", 0, 1, ErrorClass.INVALID_TEXT, "p", "\udcff is no text"),), 1),
         ChangeReport(
             (Touched("k", "b", ("/é.parquet",), 3), Touched("k", first=FirstTombstone("a", 0, 1, "k"))),
-            True,
-            (("a", 0, 1),),
-            (KeyUpdatePart("a", 0, 1, 2, "p", True),),
-            {"a": {0: 7}},
-            "e",
             (deleted,),
-            (("a", 0, 2),),
+            {"truncates": (["e", [["a", 0, 2]]],)},
         ),
     )
     assert load_report(dump_report(report)) == report

@@ -42,7 +42,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         decoded,
         refused=spread_mask(decoded.refused, owner, count),
         mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
-        rescued=None,
     )
     gathered = replace(
         changes,

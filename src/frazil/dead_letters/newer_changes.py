@@ -24,6 +24,7 @@ from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import DELETE, TRUNCATE, Changes
 from frazil.types import OffsetRange, Progress
+from frazil.upsert.change_notes import AGAIN
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
 from frazil.upsert.lookup.live_rows import read_columns
@@ -35,7 +36,6 @@ from frazil.write.target import TableTarget
 Read = Callable[[str, Records], Changes]
 """Returns the changes of records of a topic, with the schemas that they name."""
 Verdicts = NDArray[np.int8]
-AGAIN = "produce the record to the topic again, or reset the table"
 APPLY, SUPERSEDED, UNKNOWN, WAITING, _ASK, _ASK_OR_APPLY = range(6)
 """Verdicts: the change applies; a newer one is in the table; unknown; a newer one is a dead letter that remains; the topic
 may know, else unknown; the topic may know better, else the change applies.
@@ -112,6 +112,9 @@ class ChangeOrder:
         Raises: OSError where the store fails; UnavailableError where Kafka or the registry does not answer.
         """
         keys = changes.take(latest.last)
+        assert self._target.changes is not None
+        if self._target.changes.merge:
+            return self._of_merged(keys, progress, is_taken_off=self._target.changes.retracts)
         verdicts, places = self._by_rows(keys, live_rows), self._draft.places_of(keys)
         ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
         # The table was rolled back and will read the record again, or the topic was recreated.
@@ -128,6 +131,21 @@ class ChangeOrder:
         verdicts[is_truncated(self._target, keys, progress.emptied)] = SUPERSEDED
         for remaining in self._draft.remaining:
             verdicts[_are_newer(remaining, keys) & (verdicts == APPLY)] = WAITING
+        return verdicts
+
+    def _of_merged(self, keys: Ranked, progress: Progress, *, is_taken_off: bool) -> Verdicts:
+        """Returns the verdicts where all records of a key are merged into its row: dead letters apply in any order. UNKNOWN
+        where one is beyond the table's progress, or deletes the row, whose records may be newer. is_taken_off: a delete
+        takes a row off, and does not delete the row of its key.
+        """
+        every = concat_ranked(self._draft.changes)
+        places = self._draft.places_of(every)
+        ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
+        is_waiting = every.offset >= np.array(ends, np.int64)
+        if not is_taken_off:
+            is_waiting |= every.ops == DELETE
+        verdicts = np.full(len(keys), APPLY, np.int8)
+        verdicts[find(keys, every)[is_waiting]] = UNKNOWN
         return verdicts
 
     def _by_rows(self, keys: Ranked, live_rows: Found) -> Verdicts:

@@ -21,7 +21,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters import files as stored
 from frazil.dead_letters.files import Place, ReplayResult, Selection, places_of
-from frazil.dead_letters.newer_changes import AGAIN, APPLY, REASONS, ChangeOrder, DeadLetters, TopicReaders, find
+from frazil.dead_letters.newer_changes import APPLY, REASONS, ChangeOrder, DeadLetters, TopicReaders, find
 from frazil.dead_letters.pending import RemovedDeadLetters, clear_mark, mark_removal, remove_dead_letters, replace_files
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.requirements import Needs, endless_changes, fetch_schemas, meet, split_crashing
@@ -38,14 +38,14 @@ from frazil.ingest.tasks.task import read_records
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import Bools, Records, pick
-from frazil.stages.changes import TRUNCATE, UPSERT, Changes
+from frazil.stages.changes import UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
-from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.change_notes import not_alone
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
-from frazil.upsert.old_values.primary_key_updates import updated_key_places
+from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
@@ -53,8 +53,6 @@ from frazil.write.write import FileWriter
 _TRIES = 20
 _ROUNDS = 20
 _ALL = 2**31
-_TRUNCATE = "a truncate deletes all rows, and it is unknown which rows are newer"
-_SEVERAL_ROWS = f"the record changes several rows, or is a part of a primary-key update: {AGAIN}"
 
 
 @dataclass
@@ -105,7 +103,7 @@ class UpsertReplay:
             try:
                 return self._put(draft, report, writer)
             except ValuesMissing as missing:
-                self.table.key_updates.missing_required |= set(missing.places(draft.topics))
+                self.table.changes.missing_required |= set(missing.places(draft.topics))
         raise endless_changes(self.table)
 
     def _every(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -119,7 +117,7 @@ class UpsertReplay:
 
     def _read_all(self, draft: DeadLetters, needs: Needs, writer: FileWriter) -> TaskReport:
         """Returns the report of a task with the changes to be replayed; it is of no use where something is missing."""
-        changed_rows = ChangeRows(self._target, draft.topics)
+        changed_rows = collect_changes(self._target, draft.topics)
         for rows in self._every():
             chosen = self.selection.of(rows)
             for topic, _, records, changes in self._read_changes(draft, rows.filter(pc.invert(chosen))):
@@ -272,11 +270,8 @@ def _divide(draft: DeadLetters, places: list[Place], records: Records, changes: 
     a dead letter cannot.
     """
     readable, refused = changes.without_refused(), changes.decoded.refused
-    is_several = np.bincount(readable.records, minlength=1)[readable.records] > 1
-    is_several |= np.isin(readable.records, [row for row, _, _ in readable.key_update_parts])
-    is_several[updated_key_places(readable.old_keys or ())] = True
     mismatches = first_mismatches(changes.decoded)
-    for mask, reason in ((readable.ops == TRUNCATE, _TRUNCATE), (is_several, _SEVERAL_ROWS)):
+    for mask, reason in not_alone(readable):
         mismatches |= {bad.row: bad for bad in refuse(readable, mask, "", ErrorClass.ORDER_UNKNOWN, reason, _ALL)}
     draft.mismatches |= {places[row]: mismatches.get(row, UNEXPLAINED) for row in np.flatnonzero(refused).tolist()}
     times_ms = [None if us is None else us // 1000 for us in records["timestamp"].cast(pa.int64()).to_pylist()]

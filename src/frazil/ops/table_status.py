@@ -267,7 +267,7 @@ def status_of(
         TableCondition(condition.run_state.value, condition.reason, condition.remedy, condition.where),
         Lag(tuple(sorted(offsets.topics)), offsets.lag_records, offsets.open_transactions),
         progress_of(table),
-        Noticed(tuple(list_names(table.schema.dropped)), offsets.skipped_offsets, table.key_updates.resolved),
+        Noticed(tuple(list_names(table.schema.dropped)), offsets.skipped_offsets, table.changes.resolved),
         Recorded(
             offsets.behind_since_ms,
             sizes.freshness_ms,

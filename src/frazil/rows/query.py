@@ -26,7 +26,7 @@ from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, ev
 from frazil.process.program import Filter, Lookup, Origins, Program, origins_of
 from frazil.process.references import references_of
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
-from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
+from frazil.stages.changes import DELETE, UPSERT, Carried, Changes, ReadRecords
 from frazil.stages.findings import QueriedRows, are_any, dropped_by, refuse_found
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.upsert.records.read_changes import without_ordered
@@ -48,7 +48,7 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
         return changes
     columns = query_input(source, read.columns, changes) | pick(_spark_values(target, read.columns), changes.records)
     refused = changes.decoded.refused.copy()
-    has_row = ~refused[changes.records] & (changes.ops == UPSERT) & ~are_marked(changes)
+    has_row = ~refused[changes.records] & _are_rows(target, changes) & ~are_marked(changes)
     unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
     mismatches = _refuse_unsent(program, unsent, changes, has_row)
     refused[[mismatch.row for mismatch in mismatches]] = True
@@ -81,6 +81,12 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     if target.changes is not None:
         mismatches += _refuse_unidentified(target, shaped, refused)
     return replace(shaped, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
+
+
+def _are_rows(target: TableTarget, changes: Changes) -> Bools:
+    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are taken off again."""
+    is_retracted = target.changes is not None and target.changes.retracts
+    return np.asarray((changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted), np.bool_)
 
 
 def query_input(source: TableTarget, records: Records, changes: Changes) -> dict[str, pa.Array]:
@@ -246,12 +252,14 @@ def _identify(target: TableTarget, result: _Made, records: Records, changes: Cha
     """
     spread = np.full(changes.ops.size, -1, np.int64)
     spread[result.places] = np.arange(result.places.size)
-    others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
+    others = np.flatnonzero((spread < 0) & changes.have_keys)
     shaped = replace(changes, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in result.rows])
     shaped = _with_keys(target, result.program, shaped, pick(result.columns, others), others)
-    shaped = replace(shaped, old_keys=_old_keys(target, result.program, result.columns, changes))
+    shaped = replace(shaped, carried=_carried(target, result.program, result.columns, changes))
     shaped = replace(shaped, order=_order(target, shaped, result.has_row))
     is_dropped = result.has_row & (spread < 0) & ~result.refused[changes.records]
+    if target.changes is not None and target.changes.merge:
+        return shaped.only(~is_dropped)  # A record that the query drops is not merged, and deletes nothing.
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 
@@ -324,19 +332,18 @@ def _key_names(target: TableTarget) -> list[str]:
     return [path[0] for path in target.changes.paths]
 
 
-def _old_keys(target: TableTarget, program: Program, columns: Records, changes: Changes) -> list[pa.Array] | None:
-    """Returns the old keys as the query makes them; null where the key is unchanged."""
+def _carried(target: TableTarget, program: Program, columns: Records, changes: Changes) -> Carried | None:
+    """Returns what is carried with the changes, with the keys that the query makes."""
     source = target.source
-    if changes.old_keys is None or source is None or source.changes is None:
+    if changes.carried is None or source is None or source.changes is None:
         return None
-    names = [path[0] for path in source.changes.paths]
-    old = dict(zip(names, changes.old_keys, strict=True))
-    before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
-    is_changed = np.logical_or.reduce([np.asarray(key.is_valid()) for key in changes.old_keys])
-    keys = _key_columns(target, program, before, changes.ops.size)
-    by_name = {field.name: column for field, column in zip(target.fields, keys, strict=True)}
-    mask = pa.array(is_changed)
-    return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
+
+    def make(before: Records) -> list[pa.Array]:
+        keys = _key_columns(target, program, before, changes.ops.size)
+        by_name = {field.name: column for field, column in zip(target.fields, keys, strict=True)}
+        return [by_name[name] for name in _key_names(target)]
+
+    return changes.carried.in_query([path[0] for path in source.changes.paths], columns, make)
 
 
 def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, times_of_records: pa.Array) -> Changes:
@@ -372,7 +379,7 @@ def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[
     keys, mismatches = _key_names(target), list[Mismatch]()
     for field, column in zip(target.fields, changes.columns, strict=True):
         if field.name in keys:
-            lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
+            lacks = np.asarray(column.is_null()) & changes.have_keys & ~refused[changes.records]
             mismatches += [
                 Mismatch(row, field.name, ErrorClass.NO_KEY, f"{_NO_KEY} {field.name}")
                 for row in changes.records[lacks].tolist()

@@ -49,7 +49,7 @@ def read_others(
         return read(target, records, limit)
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
-    decoded = replace(changes.decoded, rescued=None).spread(rows, tombstones.size)
+    decoded = changes.decoded.spread(rows, tombstones.size)
     ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
     if target.record.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)
@@ -61,7 +61,7 @@ def read_others(
         records=rows[changes.records].astype(np.int32),
         ignored=ignored,
         tombstones=None,
-        key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],
+        carried=None if changes.carried is None else changes.carried.of_records(rows),
         last_deletes=[int(rows[row]) for row in changes.last_deletes],
     )
 

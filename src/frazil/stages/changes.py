@@ -5,16 +5,19 @@ A change writes the row of a key, deletes it, or empties the table. A row that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
+from frazil.decode.rescue import has_member
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.stages.findings import Finding
+from frazil.types import RESCUED_COLUMN
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -30,6 +33,23 @@ class ReadRecords:
     columns: Records
     #: The number of mismatches that are kept.
     limit: int
+
+
+class Carried(Protocol):
+    """What is carried with changes, from the envelope to the room that reads it."""
+
+    def take(self, at: pa.Array) -> Carried:
+        """Returns what is carried with the changes at these places; null for a change without values."""
+
+    def of_records(self, rows: Ints) -> Carried:
+        """Returns the same for records with other indexes. rows: the new index by the old one."""
+
+    def in_query(
+        self, names: Sequence[str], columns: Records, make: Callable[[Records], Sequence[pa.Array]]
+    ) -> Carried:
+        """Returns the same for the rows that a query makes. names: the key columns of its records, whose `columns` these
+        are. make: makes the key columns of the table from columns of records.
+        """
 
 
 @dataclass
@@ -53,10 +73,9 @@ class Changes:
     decoded: Decoded
     #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
     order: pa.Array | None = None
-    #: One array per key column where some UPSERT replaces a row with another key; null where the key is unchanged. A
-    #: key that could not be read is given as the row's own key. Unavailable values are in the row of the old key.
-    old_keys: list[pa.Array] | None = None
-    #: By field of `metadata`, the values that the envelope provides, one per change.
+    #: What a room of `upsert` needs of the changes until they are rows; None without any.
+    carried: Carried | None = None
+    #: By field of `metadata`, or by extra column, the values that the envelope or the decoder provides, one per change.
     own: Mapping[str, pa.Array] = field(default_factory=dict)
     #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
     #: a dropped row, if there is one, deletes the row of its key.
@@ -68,17 +87,17 @@ class Changes:
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
     #: delete of its key is not included.
     tombstones: Bools | None = None
-    #: The position of each change in the source's log, where headers announce primary-key updates.
+    #: The position of each change in the source's log, where headers name other records at the same one.
     positions: pa.Array | None = None
-    #: The rescued values per change, headers included; None where no value was rescued.
-    rescued: pa.Array | None = None
     #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
-    #: Per record that is one of the two parts of a primary-key update: its index, its position in the source's log, and
-    #: whether it is the delete part.
-    key_update_parts: Sequence[tuple[int, str, bool]] = ()
     #: The index of each record that is a delete and the last record of its partition in this stretch.
     last_deletes: Sequence[int] = ()
+
+    @property
+    def have_keys(self) -> Bools:
+        """Which changes are of the row of a key, and not of all rows, bool `(n_changes,)`."""
+        return np.asarray(self.ops != TRUNCATE, np.bool_)
 
     @property
     def ignored_records(self) -> dict[str, int]:
@@ -102,6 +121,15 @@ class Changes:
         needs = self.decoded
         return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
 
+    @property
+    def rescued(self) -> pa.Array | None:
+        """The rescued values per change, headers included; None where no value was rescued."""
+        return self.own.get(RESCUED_COLUMN)
+
+    def mismatched(self, name: str) -> Bools:
+        """Returns which changes have a value of this name that did not fit its column, bool of shape (n_changes,)."""
+        return np.zeros(self.ops.size, np.bool_) if self.rescued is None else has_member(self.rescued, name)
+
     def without_refused(self) -> Changes:
         """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
@@ -124,9 +152,8 @@ class Changes:
             records=records,
             unavailable={n: mask[places] & is_there for n, mask in self.unavailable.items()},
             order=taken(self.order),
-            old_keys=None if self.old_keys is None else [key.take(at) for key in self.old_keys],
+            carried=None if self.carried is None else self.carried.take(at),
             positions=taken(self.positions),
-            rescued=taken(self.rescued),
             times=taken(self.times),
             own={name: values.take(at) for name, values in self.own.items()},
         )
@@ -140,6 +167,6 @@ def appended(decoded: Decoded) -> Changes:
         ops=np.full(count, UPSERT, np.int8),
         records=np.arange(count, dtype=np.int32),
         unavailable={},
-        decoded=replace(decoded, columns=[], rescued=None),
-        rescued=decoded.rescued,
+        decoded=replace(decoded, columns=[], own={}),
+        own=decoded.own,
     )

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from frazil.cdc.positions import split_snapshot_marks
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import UPSERT, Changes
-from frazil.types import RESCUED_COLUMN
 from frazil.upsert.deduplicate import (
     LatestChanges,
     Ranked,
@@ -26,8 +25,8 @@ from frazil.upsert.deduplicate import (
     dump_table,
     previous_places,
 )
-from frazil.upsert.lookup.live_rows import as_numbers
-from frazil.upsert.old_values.primary_key_updates import (
+from frazil.upsert.key_updates.carried import updated_keys
+from frazil.upsert.key_updates.old_rows import (
     KEY_CHANGED,
     KEY_CHANGED_AT,
     KEY_CHANGED_IN,
@@ -40,9 +39,10 @@ from frazil.upsert.old_values.primary_key_updates import (
     find_key_updates,
     record_of,
 )
+from frazil.upsert.lookup.live_rows import as_numbers
 from frazil.upsert.old_values.row_places import ends_of_chains
 from frazil.upsert.records.read_changes import keys_of
-from frazil.upsert.truncates import SeparatedTruncates, separate_truncates
+from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -72,7 +72,7 @@ class _Part:
     waits: Mapping[str, Bools]
     #: The number of changes that these were deduplicated from.
     count: int
-    #: See Changes.old_keys.
+    #: See UpdatedKeys.old_keys.
     old_keys: tuple[pa.Array, ...] = ()
     #: See Changes.positions.
     positions: pa.Array | None = None
@@ -97,10 +97,8 @@ class ChangeRows:
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.
         self.lost: set[tuple[str, int, int]] = set()
-        #: Topic, partition and offset of truncates without a position in the order of the source's log.
-        self.unplaced: set[tuple[str, int, int]] = set()
-        #: The position of the newest truncate that has one; empty without such a truncate.
-        self.emptied = ""
+        #: Truncates that are not changes of single rows.
+        self.truncates = Truncates()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic.
@@ -110,22 +108,22 @@ class ChangeRows:
         """
         if not changes.ops.size:
             return
-        separated = separate_truncates(self._target, changes)
-        if not separated.kept.all():
-            self._note_truncates(topic, separated, records)
-            kept = np.flatnonzero(separated.kept)
-            rows, changes, records = rows.take(pa.array(kept)), changes.only(separated.kept), pick(records, kept)
+        is_kept = self.truncates.separate(self._target, topic, changes, records)
+        if not is_kept.all():
+            kept = np.flatnonzero(is_kept)
+            rows, changes, records = rows.take(pa.array(kept)), changes.only(is_kept), pick(records, kept)
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
-        is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.key_update_parts if is_delete])
+        updated = updated_keys(changes)
+        is_departed = np.isin(changes.records, [row for row, _, is_delete in updated.parts if is_delete])
         self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
         names = [column.name for column in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
-        part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
+        part = _Part(ranked, rows, waits, count, updated.old_keys, changes.positions, times=changes.times)
         if "deleted" in changes.own:
             marks = np.asarray(changes.own["deleted"])
             part = replace(part, marks=marks)
-            if self._target.reading.has_rescued_column and marks.any():
-                waits[RESCUED_COLUMN] = marks
+            if marks.any():
+                waits |= dict.fromkeys(self._target.reading.extra_columns, marks)
         self._parts.append(part)
         self._pending += count
         # The provider of a value is known within one deduplication only.
@@ -166,11 +164,6 @@ class ChangeRows:
         self._parts = []
         del part, complete
         return dump_ranked(ranked), buffered, count
-
-    def _note_truncates(self, topic: str, separated: SeparatedTruncates, records: Records) -> None:
-        self.emptied = max(self.emptied, separated.emptied)
-        for n in np.flatnonzero(separated.unplaced).tolist():
-            self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
 
     def _deduplicate(self) -> None:
         merged = _concat(self._parts)

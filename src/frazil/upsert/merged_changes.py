@@ -20,7 +20,7 @@ from frazil.upsert.deduplicate import (
     load_table,
     rebuild_latest,
 )
-from frazil.upsert.truncates import is_truncated
+from frazil.upsert.truncates import is_truncated, truncates_in
 from frazil.write.target import TableTarget
 
 
@@ -46,6 +46,10 @@ class MergedChanges:
     change_count: int
     #: The position of the batch's own newest truncate among placed truncates; empty without one.
     emptied: str
+    #: The parts of a table whose rows are merged (`upsert.merge`), one per key; None for other tables.
+    parts: pa.Table | None = None
+    #: Whether the latest values in the table stay the latest: the changes are older ones that are replayed.
+    keeps_latest: bool = False
 
     @property
     def keys(self) -> Ranked:
@@ -71,7 +75,7 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],
         [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
         sum(touched.change_count for touched in report.changes.touched),
-        report.changes.emptied,
+        truncates_in(report.changes).emptied,
     )
 
 

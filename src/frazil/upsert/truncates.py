@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,10 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
-from frazil.schema.arrow import Bools
+from frazil.report import ChangeReport
+from frazil.schema.arrow import Bools, Records
 from frazil.stages.changes import TRUNCATE, Changes
+from frazil.types import Place
 from frazil.upsert.deduplicate import Ranked
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
 from frazil.upsert.lookup.live_rows import column_pieces
@@ -26,30 +29,46 @@ from frazil.upsert.lookup.pruning import bounds_of, null_count_of
 from frazil.upsert.lookup.search import Found
 from frazil.write.target import TableTarget
 
-
-@dataclass(frozen=True)
-class SeparatedTruncates:
-    """The changes of a batch without truncates that have no place in the order of arrival."""
-
-    #: Which changes remain, bool `(n_changes,)`.
-    kept: Bools
-    #: The position of the newest truncate; empty without one.
-    emptied: str
-    #: Which changes are truncates without a position.
-    unplaced: Bools
+_NOTES = "truncates"
 
 
-def separate_truncates(target: TableTarget, changes: Changes) -> SeparatedTruncates:
-    """Separates truncates from the other changes. In a topic with one partition, a truncate without a position stays:
-    order of arrival places it.
-    """
-    assert target.changes is not None
-    is_placed = have_place(target, changes)
-    is_unplaced = (changes.ops == TRUNCATE) & ~is_placed & (not target.changes.is_one_partition)
-    newest = ""
-    if changes.order is not None and is_placed.any():
-        newest = pc.max(changes.order.filter(pa.array(is_placed))).as_py()
-    return SeparatedTruncates(~(is_placed | is_unplaced), newest, is_unplaced)
+@dataclass
+class Truncates:
+    """The truncates of a task, or of all tasks of a batch, that have no place in the order of arrival."""
+
+    #: The position of the newest truncate in the source's log; empty without one.
+    emptied: str = ""
+    #: Topic, partition and offset of truncates without a position among the changes of other partitions.
+    unplaced: set[Place] = field(default_factory=set)
+
+    def separate(self, target: TableTarget, topic: str, changes: Changes, records: Records) -> Bools:
+        """Takes truncates; returns which changes remain, bool `(n_changes,)`. In a topic with one partition, a truncate
+        without a position remains: order of arrival places it. records: one per change.
+        """
+        assert target.changes is not None
+        is_placed = have_place(target, changes)
+        is_unplaced = (changes.ops == TRUNCATE) & ~is_placed & (not target.changes.is_one_partition)
+        if changes.order is not None and is_placed.any():
+            self.emptied = max(self.emptied, pc.max(changes.order.filter(pa.array(is_placed))).as_py())
+        for n in np.flatnonzero(is_unplaced).tolist():
+            self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
+        return np.asarray(~(is_placed | is_unplaced), np.bool_)
+
+    @property
+    def has_some(self) -> bool:
+        """Whether there is one."""
+        return bool(self.emptied or self.unplaced)
+
+    def notes(self) -> dict[str, tuple[Any, ...]]:
+        """Returns what the task reports, as `truncates_in` reads it."""
+        return {_NOTES: ([self.emptied, sorted(self.unplaced)],)} if self.has_some else {}
+
+
+def truncates_in(changes: ChangeReport) -> Truncates:
+    """Returns the truncates of all tasks."""
+    notes = changes.notes.get(_NOTES, ())
+    places = {(topic, partition, offset) for _, unplaced in notes for topic, partition, offset in unplaced}
+    return Truncates(max((emptied for emptied, _ in notes), default=""), places)
 
 
 def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
@@ -60,11 +79,13 @@ def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
     return np.asarray((changes.ops == TRUNCATE) & np.asarray(changes.order.is_valid()), np.bool_)
 
 
-def unplaced(place: tuple[str, int, int]) -> RecordError:
+def error_of(truncates: Truncates) -> RecordError | None:
     """Returns the error that stops a table at a truncate without a position: applied where it arrives, it would delete
     newer rows and leave older ones.
     """
-    topic, partition, offset = place
+    if not truncates.unplaced:
+        return None
+    topic, partition, offset = min(truncates.unplaced)
     return RecordError(
         "the order of a truncate among the changes of other partitions is unknown",
         topic=topic,

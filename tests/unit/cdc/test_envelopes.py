@@ -15,6 +15,7 @@ from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
+from frazil.upsert.key_updates.carried import updated_keys
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
@@ -37,7 +38,7 @@ def test_a_real_table_of_postgresql_is_upserted_with_its_key_changes_and_what_wa
     assert changes.records.tolist() == [0, 1, 2, 3, 5, 7, 8]
     assert changes.columns[0].to_pylist() == [1, 2, 2, 2, 1, None, 3]
     assert {n: flags.nonzero()[0].tolist() for n, flags in changes.unavailable.items()} == {2: [2, 6]}
-    assert [one.to_pylist() for one in changes.old_keys or []] == [[None] * 6 + [2]]
+    assert [one.to_pylist() for one in updated_keys(changes).old_keys] == [[None] * 6 + [2]]
     assert changes.ignored_records == {"tombstone": 2}
 
 
@@ -144,7 +145,7 @@ def test_a_record_whose_key_changes_takes_the_old_row_away_and_keeps_what_was_no
     assert changes.ops.tolist() == [DELETE, UPSERT, UPSERT, UPSERT]
     assert changes.records.tolist() == [0, 0, 1, 2]
     assert changes.columns[0].to_pylist() == [1, 2, 2, 3]
-    assert [one.to_pylist() for one in changes.old_keys or []] == [[None, 1, None, None]]
+    assert [one.to_pylist() for one in updated_keys(changes).old_keys] == [[None, 1, None, None]]
     assert changes.unavailable[1].tolist() == [False, True, False, False]
 
 
@@ -219,8 +220,8 @@ def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelo
 def test_values_that_do_not_fit_are_stored_where_the_table_rescues() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = read_changes(LOG, debezium("c", after={"id": "x", "v": "a"}), reading=reading)
-    assert changes.decoded.rescued is not None
-    (rescued,) = changes.decoded.rescued.to_pylist()
+    assert changes.rescued is not None
+    (rescued,) = changes.rescued.to_pylist()
     assert list(json.loads(rescued)) == ["after.id"]
 
 

@@ -38,7 +38,7 @@ class Recorded:
         self._file = StateFile(directory, "p", FakeClock(), str)
         table = Table(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),)))
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
-        table.key_updates.resolved = Resolved(files=7)
+        table.changes.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
         compared = {"s.a": VerificationReport(5)}
         self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from frazil.report import KeyUpdatePart
-from frazil.upsert.records.read_changes import IncompleteUpdates
+from frazil.upsert.key_updates.parts import IncompleteUpdates, KeyUpdatePart
 
 
 def key_update_parts(

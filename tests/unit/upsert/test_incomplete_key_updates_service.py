@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.ingest.batches.primary_key_updates import PENDING
+from frazil.ingest.batches.change_findings import PENDING
 from frazil.ingest.tables.state import RunState
 from frazil.report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs

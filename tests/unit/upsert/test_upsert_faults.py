@@ -70,8 +70,8 @@ def test_a_change_replaces_all_rows_of_a_key_unless_one_of_them_is_newer(
     scenario = _adopting(tmp_path, version, order_by="at")
     table = scenario.tell(("1", {"id": 1, "v": 9, "at": at}))
     assert sorted(row["v"] for row in scenario.upsert_table() if row["id"] == 1) == left
-    assert table.key_updates.resolved is not None
-    assert table.key_updates.resolved.late == int(left != [9])
+    assert table.changes.resolved is not None
+    assert table.changes.resolved.late == int(left != [9])
 
 
 @pytest.mark.parametrize("version", [2, 3])

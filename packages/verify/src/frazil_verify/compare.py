@@ -31,6 +31,7 @@ from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Ints
 from frazil.temporary import temporary_folder
 from frazil.types import DataFile, OffsetRange
+from frazil.upsert.change_notes import dependence
 from frazil.upsert.deduplicate import load_ranked
 from frazil.write.target import TableFiles, TableTarget
 from frazil_replay.snapshots import FileRows, Place, read_rows
@@ -211,15 +212,11 @@ def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
 
 def _check(report: TaskReport) -> None:
     """Raises: NotComparable for records whose rows depend on more than the records."""
-    asked, changes = report.schema, report.changes
+    asked, why = report.schema, dependence(report.changes)
     if asked.missing or asked.requested_fields or asked.made_optional or asked.key_columns:
         raise NotComparable("the columns or the schemas are others than those of the commit")
-    if changes.has_key_updates or changes.unpaired or changes.key_update_parts:
-        raise NotComparable("keys of rows were changed")
-    if changes.emptied or changes.unplaced:
-        raise NotComparable("the table was truncated")
-    if any(touched_keys.buffered for touched_keys in changes.touched):
-        raise NotComparable("changes keep values of the rows that they replace")
+    if why:
+        raise NotComparable(why)
 
 
 def _live(file: DataFile) -> LiveFile:

@@ -234,8 +234,8 @@ class MissingRequired:
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
-        table.key_updates.missing_required |= frozenset(self.places)
-        log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
+        table.changes.missing_required |= frozenset(self.places)
+        log.info("required_values_missing", table=table.name, dead_letters=len(table.changes.missing_required))
 
 
 _OF_ANOTHER_FORMAT = (ErrorClass.MALFORMED, ErrorClass.INVALID_TEXT, ErrorClass.NOT_AN_OBJECT)

@@ -20,6 +20,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, FrazilError, InvariantError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record, may_commit_some, too_many_bad
+from frazil.ingest.batches.change_findings import change_findings_in, change_findings_of
 from frazil.ingest.batches.job import job_of
 from frazil.ingest.batches.outcome import (
     BadStart,
@@ -31,7 +32,6 @@ from frazil.ingest.batches.outcome import (
     Outcome,
     Replan,
 )
-from frazil.ingest.batches.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.batches.schema_updates import SchemaUpdates
 from frazil.ingest.batches.services import Services
 from frazil.ingest.plan import advance_watermark, open_transactions
@@ -51,10 +51,10 @@ from frazil.types import (
     advance,
     by_topic,
 )
-from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
+from frazil.upsert.change_notes import error_in, progress_after
+from frazil.upsert.commit import IncompleteChanges, commit_changes
+from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
-from frazil.upsert.records.tombstones import still_last
-from frazil.upsert.truncates import unplaced
 from frazil.write.transforms import TooManyPartitions, exceeds
 
 _MOST_SCHEMAS = 200
@@ -144,7 +144,7 @@ class Pipeline:
         """Returns the step that must precede the commit of rows which were read; None where they may be committed."""
         table = planned.table
         if (
-            report.changes.unplaced
+            error_in(report.changes)
             or report.written.scattered
             or exceeds(table.spec.bad_records.limits.partitions, report.written.data)
         ):
@@ -154,16 +154,16 @@ class Pipeline:
             and table.bad_records.tally.share_with(report) > table.spec.bad_records.dead_letters.stop_above
         ):
             return partial(self._stop_at_many, planned, report)
-        key_updates = key_updates_in(report)
+        findings = change_findings_in(report)
         lacks_dead_letters = (
             table.spec.bad_records.on_bad_record == "dead_letter"
             and report.bad_records.count > report.written.dead_letter_count
         )
-        # A batch with primary-key updates to handle writes no rows and no dead letters, although batches read their columns.
-        if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
+        # A batch that must be planned again writes no rows and no dead letters, although batches read their columns.
+        if lacks_dead_letters and not (table.bad_records.dead_letters is not None and findings):
             return partial(self._open_dead_letters, planned, report)
-        if key_updates:
-            return partial(Replan, table.state, report, key_updates)
+        if findings:
+            return partial(Replan, table.state, report, findings)
         refusals = (watch.refuse_commit(table.spec, _with_findings(table, report)) for watch in table.watches)
         error = next(filter(None, refusals), None)
         return partial(_stop_with, error) if error is not None else None
@@ -207,7 +207,7 @@ class Pipeline:
         """Raises the error of rows that cannot be committed."""
         limit = planned.table.spec.bad_records.limits.partitions
         too_many = TooManyPartitions(planned.table.name, limit, report.written.scattered)
-        raise unplaced(report.changes.unplaced[0]) if report.changes.unplaced else too_many
+        raise error_in(report.changes) or too_many
 
     def _stop_at_many(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of too many bad records, unless some dead letters are to be committed first."""
@@ -287,14 +287,15 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
+            elif table.spec.changes.dedupe is not None:
+                committed, dropped = commit_deduplicated(self._catalog, target_of(table), state, report, commit)
+                report = without_duplicates(report, dropped)
             else:
                 committed = self._catalog.commit(commit)
-        except OldRowsMissing as gone:
+        except IncompleteChanges as gone:
             self._delete_files(table, report)
-            return Replan(state, report, (KeyUpdates(gone.places(sorted(planned.batch.topics))),))
-        except ValuesMissing as gone:
-            self._delete_files(table, report)
-            return self._without_values(planned, report, gone)
+            findings = change_findings_of(gone, planned)
+            return Replan(state, report, findings) if findings else self._without_values(planned, report, gone)
         except (ConflictError, NotSent, SpecError):
             self._delete_files(table, report)
             raise
@@ -316,7 +317,7 @@ class Pipeline:
         skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
         findings = add_counts(before.findings, report.findings.counts)
         counted = (name for stage in table.spec.stage_settings.values() for name in stage.counted)
-        return Progress(
+        progress = Progress(
             offsets=offsets,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
@@ -337,16 +338,15 @@ class Pipeline:
             ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
             dead_letters=_pending_dead_letters(planned, report),
             places=planned.places or {},
-            emptied=max(before.emptied, report.changes.emptied),
-            last_deletes=still_last(before, report, offsets),
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=checked_balance(table, report),
             findings={name: findings.get(name, 0) for name in counted},
             lookups=table.schema.reference_versions,
         )
+        return progress_after(progress, before, report)
 
-    def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
+    def _without_values(self, planned: Planned, report: TaskReport, gone: IncompleteChanges) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
         is_fixed = any((name,) in target_of(planned.table).fixed for name in gone.columns)
         if planned.table.spec.shape.schema_evolution == "evolve" and not is_fixed:

@@ -17,9 +17,9 @@ from frazil.dead_letters.tables import create_table
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record
+from frazil.ingest.batches.change_findings import change_findings_in
 from frazil.ingest.batches.job import JobRunner, job_of, with_hints
 from frazil.ingest.batches.outcome import NoColumns, Outcome, RejectedFields, Replan, SchemaChanged
-from frazil.ingest.batches.primary_key_updates import key_updates_in
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.tables.preflight import check_measured_columns, refuse_columns
@@ -163,12 +163,12 @@ class SchemaUpdates:
                 records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
             )
             if rejected.keys() - table.schema.rejected.keys():
-                if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
+                if table.spec.stops_at_mismatch:
                     raise NameConflict(next(iter(rejected.values())))
                 # Other fields of these records may be in no good record, so that they are not added.
                 refusals = {f"column {'.'.join(shown_path(path))}: {reason}" for path, reason in rejected.items()}
                 refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | refusals))
-                return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
+                return Replan(table.state, refused, (RejectedFields(rejected), *change_findings_in(report)))
             if table.state is not None:
                 hit("evolve.before")
                 made_optional = [tuple(json.loads(path)) for path in sorted(report.schema.made_optional)]
@@ -240,18 +240,18 @@ class SchemaUpdates:
 
     def _changed(self, state: TableState, report: TaskReport, no_op_change: NoOpChange | None) -> Outcome:
         changed = SchemaChanged(len(state.schema.fields), no_op_change)
-        return Replan(state, report, (changed, *key_updates_in(report)))
+        return Replan(state, report, (changed, *change_findings_in(report)))
 
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     """Returns the fields that all tasks request. Where their types differ, the first type is used if other records may
-    be bad or rescued.
+    have values that do not fit.
 
     Raises: TypesDiffer where types differ otherwise.
     """
     spec = planned.table.spec
-    keeps_first = spec.bad_records.on_bad_record != "stop" or spec.shape.rescue
     requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
-        agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields, keeps_first
+        agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields,
+        not spec.stops_at_mismatch,
     )

@@ -12,8 +12,8 @@ from frazil.catalog.port import TableState
 from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
 from frazil.clock import jitter
 from frazil.errors import FrazilError, UnavailableError
+from frazil.ingest.batches.change_findings import note_applied
 from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT, Committed, Replan, Retry
-from frazil.ingest.batches.primary_key_updates import record_applied_early
 from frazil.ingest.batches.services import Services
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.planner import Planner
@@ -60,7 +60,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     table.schema.has_new_schemas = False
     table.end_batch()
     table.schedule.read_more(took_s)
-    record_applied_early(table, report, services.clock.now_ms())
+    note_applied(table, report, services.clock.now_ms())
     table.note_committed(report)
     _count_ignored(table, report)
     for watch in table.watches:
@@ -73,7 +73,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
         table.catalog.size = services.catalog.size(table.name)
         if report.written.dead_letter_count:
             table.catalog.dead_letter_count = services.catalog.size(table.dead_letter_table_name).row_count
-    table.key_updates.resolved = outcome.resolved
+    table.changes.resolved = outcome.resolved
     latest = [ms for partitions in report.counts.latest_ms.values() for ms in partitions.values()]
     table.sizes.freshness_ms = max(0, services.clock.now_ms() - max(latest)) if latest else None
     _count_committed(table, outcome, took_s)

@@ -25,8 +25,7 @@ from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import format_path, shown_path
 from frazil.schema.selection import Path
 from frazil.stages.watch import Tally
-from frazil.types import BadRecord, OffsetRange, Offsets, Resolved, by_partition, by_topic
-from frazil.upsert.records.read_changes import PendingUpdate, Place
+from frazil.types import BadRecord, OffsetRange, Offsets, by_partition, by_topic
 
 
 class RunState(StrEnum):
@@ -148,7 +147,7 @@ class OffsetState:
     is_without_rows: bool = False
     #: The number of batches that were read without finding a column.
     empty_batches: int = 0
-    #: The end of the next batch at which it divides no transaction and no primary-key update.
+    #: The end of the next batch at which it divides nothing that belongs together.
     cut: Cut | None = None
     #: The wait for such an end, while there is none.
     waiting: Waiting | None = None
@@ -364,32 +363,6 @@ class BadRecordState:
             return False
         self.dead_letters = None
         return True
-
-
-@dataclass
-class KeyUpdateState:
-    """Records with another key or without required values, and incomplete primary-key updates."""
-
-    #: Whether one task reads each batch and buffers every change until it has read the last.
-    is_single_task: bool = False
-    #: Records whose row had another key, where the row of that key is not known; for the batch that is planned again.
-    unpaired: frozenset[Place] = frozenset()
-    #: Records without a value for a required column that no earlier row had either; for the batch that is planned
-    #: again.
-    missing_required: frozenset[Place] = frozenset()
-    #: Records whose other part is no longer waited for; for the batch that is planned again.
-    abandoned: frozenset[Place] = frozenset()
-    #: Records without their other part, or without the row, with the time at which each was first read.
-    pending: dict[Place, PendingUpdate] = field(default_factory=dict)
-    #: By topic and position in the source's log, updates whose insert alone is in the table, with the time of that commit in
-    #: milliseconds since the epoch.
-    applied_early: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: How the last batch of changes affected the table's rows.
-    resolved: Resolved | None = None
-
-    def end_batch(self) -> None:
-        """Forgets the records that were collected for a batch which is committed now."""
-        self.unpaired = self.missing_required = self.abandoned = frozenset()
 
 
 @dataclass

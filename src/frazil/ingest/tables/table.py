@@ -18,7 +18,6 @@ from frazil.ingest.tables.state import (
     MANY_FILES,
     BadRecordState,
     CatalogState,
-    KeyUpdateState,
     OffsetState,
     RunCounts,
     RunState,
@@ -37,6 +36,7 @@ from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
 from frazil.types import Batch, Offsets, Progress, RoutedTable
+from frazil.upsert.change_state import ChangeState
 
 KEY_COLUMNS = "key-columns"
 RECORDS_SCHEMA = "records-schema"
@@ -68,7 +68,7 @@ class Table:
     #: What is remembered for stages.
     watches: tuple[StageWatch, ...] = field(default_factory=stage_watches)
     #: Primary-key updates.
-    key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
+    changes: ChangeState = field(default_factory=ChangeState)
     #: Figures of this process, for metrics.
     counts: RunCounts = field(default_factory=RunCounts)
     #: Of a table of the rest in a sample: tables that a run would make of its records.
@@ -175,7 +175,7 @@ class Table:
         """Forgets the findings about a batch that is committed now."""
         self.offsets.waiting, self.schema.no_op_change = None, None
         self.bad_records.crashing, self.bad_records.searches = frozenset(), 0
-        self.key_updates.end_batch()
+        self.changes.end_batch()
 
     def forget_batches(self) -> None:
         """Forgets what was learned from batches of a table that was deleted and recreated."""
@@ -183,12 +183,12 @@ class Table:
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
         self.watches = stage_watches()
-        self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
+        self.changes = ChangeState(resolved=self.changes.resolved)
 
     def note_committed(self, report: TaskReport) -> None:
         """Counts the bad records of a committed batch; after many without one, batches read fewer columns again."""
         if self.bad_records.note_committed(report):
-            self.key_updates.is_single_task = False
+            self.changes.is_single_task = False
 
     def begin_again(self, spec: TableSpec) -> None:
         """Takes other settings, and continues from the progress in the table, as after a restart."""
@@ -214,10 +214,15 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.empty_batches,
-            buffered_bytes=self._buffered_row_bytes() if self.spec.changes.mode == "upsert" else None,
+            buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """Whether what identifies the rows of a batch is in memory until the batch is over."""
+        return self.spec.changes.mode == "upsert" or self.spec.changes.dedupe is not None
 
     def _buffered_row_bytes(self) -> int:
         return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)
@@ -230,8 +235,8 @@ class Table:
     @property
     def needs_one_task(self) -> bool:
         """Whether one task must read a batch: several would write small files, or must not share changes."""
-        if self.key_updates.is_single_task or self.sizes.is_scattered is not None:
-            return self.key_updates.is_single_task or bool(self.sizes.is_scattered)
+        if self.changes.is_single_task or self.sizes.is_scattered is not None:
+            return self.changes.is_single_task or bool(self.sizes.is_scattered)
         buckets = (
             term.transform for term in self.spec.layout.partition_by or () if term.transform.startswith("bucket")
         )

@@ -156,9 +156,9 @@ class _FirstRun(TableRun):
         self.steps.append((_Step(take), [pa.nulls(1, field.type) for field in self.target.spark_part.inputs.output]))
 
     def _read_inputs(self, topic: str, columns: Records) -> tuple[Changes, list[pa.Array]]:
-        columns = self.last_deletes.mark_following_deletes(topic, with_topic(self.target, topic, columns))
+        columns = self.changes.last_deletes.mark_following_deletes(topic, with_topic(self.target, topic, columns))
         changes = _read_source(self.target, topic, columns)
-        self.last_deletes.take(topic, changes.last_deletes, columns)
+        self.changes.last_deletes.take(topic, changes.last_deletes, columns)
         if self.is_trial and changes.decoded.requested_fields:
             self._note_hints(requests_of_rows(self.source, topic, columns, changes.decoded))
         return changes, _inputs(self.target, columns, changes)

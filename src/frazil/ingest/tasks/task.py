@@ -28,7 +28,7 @@ from frazil.ingest.tasks.tally import Tally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.references import receive
-from frazil.report import ChangeReport, RouteReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
+from frazil.report import RouteReport, TaskReport, TaskTime, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
 from frazil.rows.project import shape_rows
@@ -40,10 +40,9 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
-from frazil.upsert.change_rows import ChangeRows
-from frazil.upsert.records.first_tombstones import FirstTombstones
-from frazil.upsert.records.read_changes import IncompleteUpdates, check_keys, read_upserts
-from frazil.upsert.records.tombstones import LastDeletes, secret_of
+from frazil.upsert.merge.records import refuse_unmergeable
+from frazil.upsert.records.read_changes import check_keys, read_upserts
+from frazil.upsert.task_changes import TaskChanges
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
@@ -156,6 +155,7 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
+    of_rows = (*of_rows, refuse_unmergeable)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -219,14 +219,10 @@ class TableRun:
     is_trial: bool
     #: The topics that feed the table.
     topics: tuple[str, ...]
-    #: The buffered changes of an upsert table; None before the first.
-    changes: ChangeRows | None = None
     #: Writes the data files; None before the first row.
     writer: FileWriter | None = None
     #: Names of two partitions, where rows have more partitions than one batch may write.
     scattered: tuple[str, ...] = ()
-    #: Whether there are primary-key updates that one task must read.
-    has_key_updates: bool = False
     #: Records that wait for more, by topic, of a table of a route.
     held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     #: The memory that these take.
@@ -238,22 +234,15 @@ class TableRun:
         self.source = self.target.source or self.target
         #: The columns of records that their rows need.
         self.row_fields = self.target.metadata_fields | {"partition", "offset"}
-        self.key_update_parts = IncompleteUpdates(self.target.known.abandoned, self.target.known.applied_early)
-        self.last_deletes = LastDeletes(self.target.known.last_deletes, secret_of(self.target))
-        self.first_tombstones = FirstTombstones(self.target, self.topics)
+        self.changes = TaskChanges(self.target, self.topics)
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
     @property
     def is_writing(self) -> bool:
         """Whether rows are written: not once something must change before the batch can be committed."""
-        is_refused = self.is_trial or self.has_key_updates or self.tally.must_read_again
+        is_refused = self.is_trial or self.changes.is_refused or self.tally.must_read_again
         is_lost = self.tally.bad.count > 0 and not self._has_place_for_bad
-        return not (is_refused or is_lost or self.scattered or self.unplaced)
-
-    @property
-    def unplaced(self) -> tuple[tuple[str, int, int], ...]:
-        """Places of truncates without a position among the changes of other partitions."""
-        return tuple(sorted(self.changes.unplaced)) if self.changes is not None else ()
+        return not (is_refused or is_lost or self.scattered)
 
     @property
     def _has_place_for_bad(self) -> bool:
@@ -369,13 +358,11 @@ class TableRun:
             self.scattered = error.some
 
     def _read(self, topic: str, columns: Records, of_source: Changes | None) -> Changes:
-        marked = self.last_deletes.mark_following_deletes(topic, columns)
+        marked = self.changes.mark(topic, columns)
         changes = read_records(self.target, topic, marked, of_source=of_source)
         changes = replace(changes, decoded=requests_of_rows(self.source, topic, columns, changes.decoded))
         self.tally.note_key_columns(changes.key_columns)
-        self.has_key_updates |= changes.old_keys is not None and not self.target.known.is_single_task
-        self.key_update_parts.take(topic, changes.key_update_parts, columns)
-        self.last_deletes.take(topic, changes.last_deletes, columns)
+        self.changes.note(topic, changes, columns)
         return changes
 
     def _write(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
@@ -387,39 +374,23 @@ class TableRun:
         )
         writer, kept = self._own_writer(), changes.without_refused()
         records = pick({name: columns[name] for name in columns.keys() & self.row_fields}, kept.records)
-        rows = shape_rows(self.target, kept, records)
+        rows = self.changes.without_repeated(topic, shape_rows(self.target, kept, records), records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
-            if self.changes is None:
-                self.changes = ChangeRows(self.target, self.topics)
-            self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
+            self.changes.take(topic, columns, rows, kept, records)
         elif rows.num_rows:
             writer.write(rows)
 
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""
-        ends: dict[str, dict[int, int]] = {}  # The offsets at which the batch must end to divide no primary-key update.
-        if self.target.known.is_single_task:
-            ends = self.key_update_parts.ends()
-        else:
-            self.has_key_updates |= self.key_update_parts.has_lone_deletes
+        self.changes.close()
         data: tuple[DataFile, ...] = ()
         dead_letters: tuple[DataFile, ...] = ()
-        touched: tuple[Touched, ...] = ()
-        # Places of records whose row had another key, where the row of the old key was not found.
-        unpaired: tuple[tuple[str, int, int], ...] = ()
-        if self.is_writing and not ends:
+        if self.is_writing:
             with self._noting_partitions():
-                left = (
-                    self.changes.finish(self.writer) if self.changes is not None and self.writer is not None else None
-                )
-                unpaired = tuple(sorted(self.changes.lost)) if self.changes is not None else ()
-                data = tuple(self.writer.finish()) if self.writer is not None else ()
-                if left is not None and left[0]:
-                    touched = (Touched(left[0], left[1], tuple(file.path for file in data), left[2]),)
-                touched += self.first_tombstones.kept()
+                data = tuple(self.changes.write(self.writer))
                 dead_letters = self.dead_letters.finish()
-        if not self.is_writing or ends or unpaired:
+        if not self.is_writing:
             self.abandon()
             data, dead_letters = (), ()
         return TaskReport(
@@ -428,16 +399,7 @@ class TableRun:
             counts=self.tally.counts,
             schema=self.tally.requests,
             bad_records=self.tally.bad,
-            changes=ChangeReport(
-                touched=touched,
-                has_key_updates=self.has_key_updates,
-                unpaired=unpaired,
-                key_update_parts=self.key_update_parts.alone(),
-                ends=ends,
-                emptied=self.changes.emptied if self.changes is not None else "",
-                unplaced=self.unplaced,
-                last_deletes=self.last_deletes.found(),
-            ),
+            changes=self.changes.report(),
             routed=self.tally.routed,
             findings=self.tally.findings,
         )

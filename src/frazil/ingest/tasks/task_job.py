@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.dead_letters.record import SOURCE_COLUMNS
-from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import SpecError
 from frazil.kafka.fetch.columns import Wanted
 from frazil.process.program import SparkPart
@@ -78,7 +77,7 @@ def source_columns(job: Job) -> list[str]:
     targets = job.all_targets
     metadata = {field for target in targets for field in target.metadata_fields}
     wanted = {"value", "partition", "offset", "timestamp"} | metadata
-    if any(target.needs_headers or _has_key_updates(target) for target in targets):
+    if any(target.needs_headers or _envelope_headers(target) for target in targets):
         wanted.add("headers")
     if any(target.dead_letters for target in targets):
         wanted.update(SOURCE_COLUMNS[1:])
@@ -95,7 +94,7 @@ def wanted_of(job: Job) -> Wanted:
     )
     return Wanted(
         tuple(columns),
-        () if needs_all else (OLD_KEY, NEW_KEY),  # A connector may write several other headers to every record.
+        () if needs_all else _named_headers(targets),  # A connector may write several other headers to every record.
         most_value_bytes(job),
     )
 
@@ -110,8 +109,12 @@ def limit_of(target: TableTarget) -> int:
     return (target.source or target).reading.max_record_bytes
 
 
-def _has_key_updates(target: TableTarget) -> bool:
-    return target.envelope is not None and target.envelope.needs_headers
+def _envelope_headers(target: TableTarget) -> tuple[str, ...]:
+    return target.envelope.headers if target.envelope is not None else ()
+
+
+def _named_headers(targets: Iterable[TableTarget]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for target in targets for name in _envelope_headers(target)))
 
 
 @contextmanager

@@ -265,7 +265,7 @@ def unknown_of(logs: Iterable[Log], counts: Mapping[str, int]) -> set[str]:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A wait for the rest of a transaction, or for the other part of a primary-key update."""
+    """A wait for records that the next batch must have, such as the rest of a transaction."""
 
     #: The table's offsets, from which no batch can end yet.
     position: Mapping[str, Mapping[int, int]]

@@ -18,11 +18,7 @@ from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.stages.changes import UPSERT
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.deduplicate import Ranked, key_codes
-from frazil.upsert.lookup.live_rows import as_numbers, read_columns
-from frazil.upsert.lookup.search import Found, find_rows, newest_order
-from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values.buffered_rows import BufferedRows, ValueProviders
-from frazil.upsert.old_values.primary_key_updates import (
+from frazil.upsert.key_updates.old_rows import (
     KEY_CHANGED,
     KEY_CHANGED_AT,
     KEY_CHANGED_IN,
@@ -30,6 +26,10 @@ from frazil.upsert.old_values.primary_key_updates import (
     LATER_KEYS,
     OLD_KEY,
 )
+from frazil.upsert.lookup.live_rows import as_numbers, read_columns
+from frazil.upsert.lookup.search import Found, find_rows, newest_order
+from frazil.upsert.merged_changes import MergedChanges
+from frazil.upsert.old_values.buffered_rows import BufferedRows, ValueProviders
 from frazil.upsert.old_values.row_places import NONE, RowPlaces, are_less
 
 # Size of rows as stored: in memory they are several times as large.
@@ -39,9 +39,11 @@ _LOT_BYTES = 32 * 1024 * 1024
 class IncompleteChanges(Exception):
     """Changes that cannot become rows, because values that were not sent exist nowhere."""
 
-    def __init__(self, changes: Ranked) -> None:
+    def __init__(self, changes: Ranked, columns: Sequence[str] = ()) -> None:
         super().__init__()
         self._changes = changes
+        #: The names of the required columns without a value, if that is why.
+        self.columns = tuple(columns)
 
     def places(self, topics: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
         """Returns topic, partition and offset of the changes' records. topics: the topics of the batch, in order."""
@@ -55,11 +57,7 @@ class OldRowsMissing(IncompleteChanges):
 
 
 class ValuesMissing(IncompleteChanges):
-    """Required columns have no value. columns: their names."""
-
-    def __init__(self, changes: Ranked, columns: Sequence[str]) -> None:
-        super().__init__(changes)
-        self.columns = tuple(columns)
+    """Required columns have no value."""
 
 
 def complete_buffered(

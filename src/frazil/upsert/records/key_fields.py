@@ -43,7 +43,7 @@ from frazil.schema.names import column_names, column_path
 from frazil.schema.parts import is_one_column
 from frazil.schema.projection import name_in_record
 from frazil.schema.selection import Path
-from frazil.stages.changes import TRUNCATE, Changes
+from frazil.stages.changes import Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
 
@@ -176,7 +176,7 @@ def check_key_fields(target: TableTarget, records: Records, changes: Changes, li
     if not _is_checked(target):
         return changes
     is_change = np.zeros(changes.decoded.refused.size, np.bool_)
-    is_change[changes.records[changes.ops != TRUNCATE]] = True
+    is_change[changes.records[changes.have_keys]] = True
     is_named = is_change if changes.tombstones is None else is_change | changes.tombstones
     key_fields = find_key_fields(target, records)
     reasons = [_difference(target, names) for names in key_fields.names]

@@ -6,11 +6,8 @@ carries the operation itself (`cdc.changes`), and its record's key only names th
 
 from __future__ import annotations
 
-import json
-import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,26 +17,21 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, UU
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.kafka.port import Partition
-from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import read_others
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
-from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
+from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords
+from frazil.types import Place
+from frazil.upsert.change_state import REFUSED
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
 from frazil.upsert.records.tombstones import take_tombstones
 from frazil.write.target import TableTarget
 
-_INCOMPLETE_KEY_UPDATE = (
-    "the primary-key update is incomplete: the record does not have all values, and the row of the old key is neither"
-    " in the table nor in the batch"
-)
-_NO_VALUE = "a required column has no value: neither the record nor an existing row has one"
 SOURCE_TABLE = "_source_table"
 """The column of the source table of a row, unless the file gives it another name."""
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
@@ -75,9 +67,9 @@ def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
         ops=ops,
         records=rows,
         unavailable={},
-        decoded=replace(decoded, columns=[], rescued=None),
+        decoded=replace(decoded, columns=[], own={}),
         key_columns=name_columns(target, keys.fields),
-        rescued=decoded.rescued,
+        own=decoded.own,
     )
     if reading.marks_deletes:
         _mark(target, changes, ~has_row, records["timestamp"])
@@ -99,7 +91,7 @@ def _read_enveloped(target: TableTarget, records: Records, limit: int) -> Change
     if not changes.ops.size or is_named:
         return changes
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
-    has_key[changes.records[changes.ops != TRUNCATE]] = True
+    has_key[changes.records[changes.have_keys]] = True
     keys = read_keys(target, records, first_alike(target, records, has_key), limit)
     decoded_keys = keys.decoded
     decoded = changes.decoded.refusing(decoded_keys.refused, decoded_keys.mismatches, limit)
@@ -128,7 +120,11 @@ def _mark(target: TableTarget, changes: Changes, is_gone: Bools, times: pa.Array
     # A struct that contains a key has other members too, which are kept.
     keys = {path[0] for path in target.changes.paths if len(path) == 1}
     changes.ops[:] = UPSERT
-    changes.own = {"deleted": pa.array(is_gone), "deleted_at": pc.if_else(pa.array(is_gone), times, None)}
+    changes.own = {
+        **changes.own,
+        "deleted": pa.array(is_gone),
+        "deleted_at": pc.if_else(pa.array(is_gone), times, None),
+    }
     if is_gone.any():
         changes.unavailable = {n: is_gone for n, column in enumerate(target.fields) if column.name not in keys}
 
@@ -226,7 +222,7 @@ def check_keys(target: TableTarget, read: ReadRecords, changes: Changes) -> Chan
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order, unavailable=without_ordered(target, changes, order))
         mismatches += _without_order(target, changes, limit)
-    mismatches += refuse_unpaired(target, read.topic, records, changes, limit)
+    mismatches += _refuse_noted(target, read.topic, records, changes, limit)
     if not mismatches:
         return changes
     return replace(changes, decoded=changes.decoded.refusing(changes.decoded.refused, mismatches, limit))
@@ -246,7 +242,7 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
         changes = replace(changes, ignored=ignored).only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = _lacking(target, name) if name else _NO_FIELDS
-    mismatches = refuse(changes, changes.ops != TRUNCATE, name, ErrorClass.NO_KEY, reason, limit)
+    mismatches = refuse(changes, changes.have_keys, name, ErrorClass.NO_KEY, reason, limit)
     return replace(changes, decoded=decoded.refusing(decoded.refused, mismatches, limit))
 
 
@@ -286,7 +282,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     assert target.changes is not None
     mismatches: list[Mismatch] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
-        lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
+        lacks = np.asarray(key_of(rows, path).is_null()) & changes.have_keys
         mismatches += _refuse_empty(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name}", limit)
     return mismatches
 
@@ -317,34 +313,22 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
 
 
 def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, what: str, limit: int) -> list[Mismatch]:
-    """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
-    unfit = lacks & _are_rescued(changes, name)
+    """Refuses changes whose column is empty: the record has no value, or the value does not fit."""
+    unfit = lacks & changes.mismatched(name)
     mismatches = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
     return mismatches + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
 
 
-def _are_rescued(changes: Changes, name: str) -> Bools:
-    """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
-    rescued = changes.rescued
-    if rescued is None:
-        return np.zeros(changes.ops.size, np.bool_)
-    are_rescued = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
-    return np.asarray(are_rescued.fill_null(False))
+def _refuse_noted(target: TableTarget, topic: str, records: Records, changes: Changes, limit: int) -> list[Mismatch]:
+    """Refuses records that the driver has found to be bad in an earlier attempt."""
+    mismatches: list[Mismatch] = []
+    for name, (kind, reason) in REFUSED.items():
+        lost = _are_among(target.known.of(name), topic, records)[changes.records]
+        mismatches += refuse(changes, lost, "", kind, reason, limit)
+    return mismatches
 
 
-def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: Changes, limit: int) -> list[Mismatch]:
-    """Refuses primary-key updates without all of their values whose old row is unknown, and records without a value for
-    a required column that no row has either.
-    """
-    updated, missing_required = (
-        _are_among(lost, topic, records)[changes.records]
-        for lost in (target.known.unpaired, target.known.missing_required)
-    )
-    mismatches = refuse(changes, updated, "", ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE, _INCOMPLETE_KEY_UPDATE, limit)
-    return mismatches + refuse(changes, missing_required, "", ErrorClass.MISSING_VALUE, _NO_VALUE, limit)
-
-
-def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Records) -> Bools:
+def _are_among(lost: Sequence[Place], topic: str, records: Records) -> Bools:
     """Returns which records are at these places. topic: the topic of all records; empty matches any."""
     mine = {(partition, offset) for name, partition, offset in lost if name == topic or not topic}
     if not mine:
@@ -377,87 +361,3 @@ def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
 def key_of(rows: pa.Table, path: Path) -> pa.Array:
     """Returns one key column of rows in the schema of the files."""
     return member(one_array(rows.column(path[0])), path[1:])
-
-
-Place = tuple[str, int, int]
-
-
-@dataclass
-class PendingUpdate:
-    """The state of a primary-key update of which only one part has been read."""
-
-    #: When the table first met the record, by the clock of the process.
-    since_ms: int
-    #: The ends of the partitions one minute later: the source writes both parts at once, so the other part is before
-    #: these.
-    ends: Mapping[Partition, int] | None = None
-
-
-@dataclass
-class _Pair:
-    """The parts of one primary-key update: a source that repeats changes sends each part more than once."""
-
-    deletes: list[KeyUpdatePart] = field(default_factory=list)
-    inserts: list[KeyUpdatePart] = field(default_factory=list)
-
-
-class IncompleteUpdates:
-    """The parts of primary-key updates among the records of one task.
-
-    abandoned: places of parts whose other part is no longer waited for. applied_early: topic and position of updates
-    whose insert part is already in the table, because it arrived first and had all of its values.
-    """
-
-    def __init__(self, abandoned: Collection[Place] = (), applied_early: Collection[tuple[str, str]] = ()) -> None:
-        self._abandoned = frozenset(abandoned)
-        self._applied_early = frozenset(applied_early)
-        self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
-
-    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Records) -> None:
-        """Adds parts. found: see Changes.key_update_parts, for these records."""
-        for row, position, is_delete in found:
-            if is_delete and (topic, position) in self._applied_early:
-                continue
-            partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
-            at_us = records["timestamp"].cast(pa.int64())[row].as_py()
-            at_ms = None if at_us is None else at_us // 1000
-            part = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
-            if part.place not in self._abandoned:
-                pair = self._pairs[topic, position]
-                (pair.deletes if is_delete else pair.inserts).append(part)
-
-    @property
-    def has_lone_deletes(self) -> bool:
-        """Whether there is a delete part without its insert part."""
-        return any(pair.deletes and not pair.inserts for pair in self._pairs.values())
-
-    def alone(self) -> tuple[KeyUpdatePart, ...]:
-        """Returns the parts without their other part."""
-        lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
-        return tuple(part for pair in lone for part in (*pair.deletes, *pair.inserts))
-
-    def ends(self) -> dict[str, dict[int, int]]:
-        """Returns per topic and partition the offset at which the batch must end so that it contains both parts or
-        neither; empty where it need not end earlier. An insert part without its delete part does not count: it may have
-        all of its values.
-        """
-        pairs = [pair for pair in self._pairs.values() if pair.deletes]
-        ends: dict[Partition, int] = {}
-        while divided := [part for pair in pairs for part in _divided(pair, ends)]:
-            for part in divided:
-                place = part.topic, part.partition
-                ends[place] = min(part.offset, ends.get(place, part.offset))
-        offsets: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in ends.items():
-            offsets.setdefault(topic, {})[partition] = offset
-        return offsets
-
-
-def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
-    """Returns the parts before these ends of an update whose other parts all lie behind them."""
-    deletes, inserts = _before(pair.deletes, ends), _before(pair.inserts, ends)
-    return [] if deletes and inserts else [*deletes, *inserts]
-
-
-def _before(key_update_parts: Iterable[KeyUpdatePart], ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
-    return [part for part in key_update_parts if part.offset < ends.get((part.topic, part.partition), math.inf)]

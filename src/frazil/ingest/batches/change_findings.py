@@ -1,4 +1,4 @@
-"""Handles records whose row has another key now.
+"""What the changes of upsert tables need of other batches: here of primary-key updates, whose row has another key now.
 
 One task reads the batch, and the batch ends before an update whose other part is missing, or continues without it.
 """
@@ -14,8 +14,11 @@ from frazil.clock import Clock
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report import TaskReport
-from frazil.types import OffsetRange
-from frazil.upsert.records.read_changes import PendingUpdate, Place
+from frazil.types import OffsetRange, Place
+from frazil.upsert.commit import IncompleteChanges
+from frazil.upsert.key_updates.parts import key_update_notes
+from frazil.upsert.key_updates.state import PendingUpdate
+from frazil.upsert.old_values.complete import OldRowsMissing
 
 log = structlog.get_logger("frazil")
 
@@ -34,15 +37,16 @@ class KeyUpdates:
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
-        table, changes, unpaired = planned.table, report.changes, frozenset(self.unpaired)
+        table, notes, unpaired = planned.table, key_update_notes(report.changes), frozenset(self.unpaired)
+        state = table.changes.key_updates
         planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
-        table.key_updates.is_single_task = True
-        stuck = {part.place for part in changes.key_update_parts if part.is_delete} if changes.ends else set()
+        table.changes.is_single_task = True
+        stuck = {part.place for part in notes.parts if part.is_delete} if notes.ends else set()
         stuck |= unpaired
         # A shorter batch waits for other records than the whole one; the wait of each begins when it was first read.
-        table.key_updates.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _not_committed(planned)
+        state.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _not_committed(planned)
         late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
-        ranges = _limited(_limited(planned.batch.ranges, changes.ends), _before(stuck))
+        ranges = _limited(_limited(planned.batch.ranges, notes.ends), _before(stuck))
         if late or not stuck:
             _abandon(table, late, unpaired)
         elif ranges:
@@ -54,27 +58,32 @@ class KeyUpdates:
             _abandon(table, stuck, unpaired)
 
 
-def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
-    """Returns the finding, where primary-key updates prevent the commit of the batch."""
-    changes = report.changes
-    if changes.has_key_updates or changes.unpaired or changes.ends:
-        return (KeyUpdates(changes.unpaired),)
-    return ()
+def change_findings_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
+    """Returns what the changes of the batch need before it can be committed; nothing where they need nothing."""
+    notes = key_update_notes(report.changes)
+    return (KeyUpdates(notes.unpaired),) if notes.needs_one_task or notes.unpaired or notes.ends else ()
+
+
+def change_findings_of(gone: IncompleteChanges, planned: Planned) -> tuple[KeyUpdates, ...]:
+    """Returns what changes need that could not be committed; nothing where they need another schema."""
+    return (KeyUpdates(gone.places(sorted(planned.batch.topics))),) if isinstance(gone, OldRowsMissing) else ()
 
 
 def _abandon(table: Table, places: Set[Place], unpaired: Set[Place]) -> None:
     """Lets the batch continue without the other parts of these updates."""
-    table.key_updates.abandoned |= places - unpaired
-    table.key_updates.unpaired |= places & unpaired
-    log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
+    state = table.changes.key_updates
+    state.abandoned |= places - unpaired
+    state.unpaired |= places & unpaired
+    log.info("primary_key_updates_found", table=table.name, dead_letters=len(state.unpaired))
 
 
-def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
+def note_applied(table: Table, report: TaskReport, now_ms: int) -> None:
     """Keeps for a while which updates are in the table by their insert alone, so that their delete does not wait."""
-    deletes = {(part.topic, part.position) for part in report.changes.key_update_parts if part.is_delete}
-    inserts = {(part.topic, part.position) for part in report.changes.key_update_parts if not part.is_delete}
-    recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
-    table.key_updates.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
+    parts, state = key_update_notes(report.changes).parts, table.changes.key_updates
+    deletes = {(part.topic, part.position) for part in parts if part.is_delete}
+    inserts = {(part.topic, part.position) for part in parts if not part.is_delete}
+    recent = {change: at_ms for change, at_ms in state.applied_early.items() if now_ms - at_ms <= WAITED_MS}
+    state.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
 def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
@@ -88,7 +97,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
     table = planned.table
     if table.spec.changes.atomic is not None:
         return False  # The batch has complete transactions.
-    pending_updates = table.key_updates.pending[place]
+    pending_updates = table.changes.key_updates.pending[place]
     if planned_ms <= pending_updates.since_ms + WAITED_MS:
         return True
     pending_updates.ends = pending_updates.ends or dict(planned.ends)
@@ -137,7 +146,7 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
 
 def _not_committed(planned: Planned) -> dict[Place, PendingUpdate]:
     """Returns the pending updates whose records are not committed yet."""
-    position, pending = planned.position, planned.table.key_updates.pending
+    position, pending = planned.position, planned.table.changes.key_updates.pending
     return {
         place: update for place, update in pending.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
     }
@@ -148,7 +157,9 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
     later run would find the same, and leave the record to the next run.
     """
     timestamps = {
-        part.place: part.timestamp_ms for part in report.changes.key_update_parts if part.timestamp_ms is not None
+        part.place: part.timestamp_ms
+        for part in key_update_notes(report.changes).parts
+        if part.timestamp_ms is not None
     }
     times = (
         timestamps.get(place, report.counts.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck
