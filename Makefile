@@ -161,7 +161,7 @@ soak-histories: setup $(VENV)/.dev
 # Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
 soak-examples: export FRAZIL_EXAMPLES ?= 50
 soak-examples: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --timeout 7200 tests/unit/cdc tests/unit/decode tests/unit/rows tests/unit/upsert
+	$(BIN)/python -m pytest -n 2 --timeout 7200 packages/cdc/tests tests/unit/cdc tests/unit/decode tests/unit/rows tests/unit/upsert
 
 # 2,500 expressions made by chance, in Spark's interpreter and in its generated code; FRAZIL_FIRST_SEED and FRAZIL_QUERIES (of
 # 250 expressions) for others.

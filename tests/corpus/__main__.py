@@ -112,7 +112,8 @@ def _print_rows(cases: Sequence[str], commit: str) -> None:
 
 
 def _rows(cases: Sequence[str], root: Path) -> dict[str, list[str]]:
-    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    sources = [root / "src", *sorted(root.glob("packages/*/src"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
     command = [sys.executable, "-m", "tests.corpus", "--rows", *cases]
     made = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     rows: dict[str, list[str]] = json.loads(made)
@@ -127,9 +128,10 @@ def _checkout(commit: str) -> Path:
     if folder.exists():
         return folder
     folder.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", commit, "src", "tests"], cwd=_ROOT, check=True, capture_output=True)
+    folders = [name for name in ("src", "packages", "tests") if _git("ls-tree", commit, name)]
+    archive = subprocess.run(["git", "archive", commit, *folders], cwd=_ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    for file in (folder / "src").rglob("*.py"):
+    for file in (*(folder / "src").rglob("*.py"), *folder.glob("packages/*/src/**/*.py")):
         present = _ROOT / file.relative_to(folder)
         if present.exists() and present.read_bytes() == file.read_bytes():
             shutil.copystat(present, file)

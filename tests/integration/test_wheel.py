@@ -104,9 +104,7 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
 
 
-def test_the_installed_command_reads_a_topic_into_a_table(
-    installed: Path, broker: EmbeddedBroker, tmp_path: Path
-) -> None:
+def test_the_core_alone_reads_a_topic_into_a_table(core: Path, broker: EmbeddedBroker, tmp_path: Path) -> None:
     topic = f"wheel_{new_id()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
@@ -122,7 +120,7 @@ def test_the_installed_command_reads_a_topic_into_a_table(
         # The wheel's archive of classes would be another one, which `frazil setup` has not made.
         java = [QUICK_JVM, *sharing_options(class_archive(own_jars(needs_s3=False), JVM_OPTIONS))]
         variables = {"NOTIFY_SOCKET": "notify", "JDK_JAVA_OPTIONS": " ".join(java)}
-        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, **variables)
+        answer = run(str(core / "frazil"), "run", "--until-caught-up", directory=tmp_path, **variables)
         assert service_manager.recv(100) == b"READY=1\nWATCHDOG=1"
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 
@@ -222,6 +220,23 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
         2,
         f"error: what `{extra}` configures is in the package frazil-{extra}, which is not installed\n"
         f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+    )
+
+
+def test_an_envelope_of_an_extra_that_is_not_installed_names_what_to_install(core: Path, tmp_path: Path) -> None:
+    lines = [
+        "pipeline: p",
+        "kafka: {bootstrap.servers: '127.0.0.1:9'}",
+        "tables:",
+        "  a.b: {topic: t, envelope: canal}",
+    ]
+    (tmp_path / "frazil.yaml").write_text("\n".join(lines))
+    words = [str(core / "frazil"), "status"]
+    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: the envelope `canal` is in the package frazil-cdc, which is not installed\n"
+        "where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[cdc]'`\n",
     )
 
 

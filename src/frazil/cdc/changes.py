@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.cdc.canal.messages import gather, spread
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
@@ -58,6 +57,7 @@ from frazil.cdc.envelope import (
     opened_fields,
     own_values,
 )
+from frazil.cdc.messages import gather, spread
 from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require

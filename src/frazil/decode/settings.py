@@ -10,6 +10,7 @@ from typing import Literal
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
 from frazil.name_case import fold_case
+from frazil.plugins.envelopes import ENVELOPES, EnvelopeKind
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
 from frazil.types import EXTRA_COLUMNS
@@ -48,6 +49,10 @@ class Envelope:
     retracts: bool = False
 
     @property
+    def _own(self) -> EnvelopeKind | None:
+        return None if self.kind == "none" else ENVELOPES.get(self.kind)
+
+    @property
     def needs_keys(self) -> bool:
         """Whether a deleted row may be identified by its record's key alone, as with MongoDB documents."""
         return self.kind == "debezium" and (self.is_log or self.is_upsert)
@@ -70,12 +75,14 @@ class Envelope:
     @property
     def names_keys(self) -> bool:
         """Whether each record names the columns that identify a row."""
-        return self.kind == "canal"
+        own = self._own
+        return own is not None and own.names_keys
 
     @property
     def has_many_rows(self) -> bool:
         """Whether a record may have several rows."""
-        return self.kind == "canal"
+        own = self._own
+        return own is not None and own.open_rows is not None
 
     @property
     def takes_tombstones(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from frazil.plugins.registration import Registered
+from frazil.plugins.registration import Registered, function_of
 
 Reading = Literal["number", "text", "timestamp", "s", "ms", "us"]
 """How a member is read: a number, a text, or a time: as ISO 8601 text, or as a number of this unit since 1970."""
@@ -59,6 +59,20 @@ class EnvelopeKind:
     columns: tuple[str, ...] = ()
     #: Whether record keys have the fields that identify the row; otherwise an upsert table must name `key_columns`.
     has_key_fields: bool = True
+    #: Opens messages that have several rows each: `open_rows(records, fields, reading, limit, large)` returns the
+    #: `cdc.messages.MessageRows` with the columns `fields` of `cdc.envelope`; the function, or `module:name` of it. None: a
+    #: record has one row. large: mismatches for values that were left out for their size.
+    open_rows: Callable[..., Any] | str | None = None
+    #: Without `members`: the members with the row after and before the change, for warnings.
+    images: tuple[str, ...] = ()
+    #: Whether each record names the columns that identify a row.
+    names_keys: bool = False
+
+    @property
+    def rows_opener(self) -> Callable[..., Any]:
+        """The function that opens messages with several rows."""
+        assert self.open_rows is not None
+        return function_of(self.open_rows)
 
     @property
     def all_metadata(self) -> tuple[str, ...]:
@@ -72,12 +86,6 @@ _SCHEMA_CHANGES = {
     f"{what}-{how}": "schema_change" for what in ("table", "database") for how in ("create", "alter", "drop")
 }
 
-_CONTROL_OPERATIONS = (
-    "create-table", "rename-table", "drop-table", "change-columns", "add-column", "drop-column", "rename-column",
-    "column-type-change",
-)  # fmt: skip
-"""The operations of AWS DMS's control records (AWS DMS User Guide, Using Apache Kafka as a target, Message format)."""
-
 ENVELOPES: Registered[EnvelopeKind] = Registered(
     "frazil.envelopes",
     "envelope",
@@ -90,6 +98,7 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                 "source_ts", "connector_ts", "transaction_id", "total_order", "collection_order", "position",
                 "source_order", *_PLACES, "unavailable",
             ),
+            images=("after", "before"),
         ),
         "maxwell": EnvelopeKind(
             Members(
@@ -112,26 +121,6 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                 },
             ),
             metadata=("source_schema",),
-        ),
-        "canal": EnvelopeKind(None, metadata=("source_ts", "connector_ts", *_PLACES, "unavailable")),
-        "dms": EnvelopeKind(
-            Members(
-                operation="metadata.operation",
-                operations={"load": "r", "insert": "c", "update": "u", "delete": "d"},
-                after="data",
-                before="before-image",
-                ignored=dict.fromkeys(_CONTROL_OPERATIONS, "schema_change"),
-                before_has="some",
-                metadata={
-                    "source_ts": ("metadata.commit-timestamp", "timestamp"),
-                    "connector_ts": ("metadata.timestamp", "timestamp"),
-                    "transaction_id": ("metadata.transaction-id", "number"),
-                    "total_order": ("metadata.transaction-record-id", "number"),
-                    "source_schema": ("metadata.schema-name", "text"),
-                    "source_table": ("metadata.table-name", "text"),
-                },
-            ),
-            has_key_fields=False,
         ),
         "cloudevents": EnvelopeKind(
             Members(

@@ -38,6 +38,7 @@ class Extra:
 
 _IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
 EXTRAS = (
+    Extra("cdc", {"frazil.envelopes": ("canal", "dms")}),
     Extra("console", {"frazil.pages": ("console",)}),
     Extra("demo", {"frazil.commands": ("demo",)}),
     Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal.messages import MessageRows, open_canal
 from frazil.cdc.json.envelopes import open_events, open_json
+from frazil.cdc.messages import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch
@@ -22,6 +22,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import split_headers
 from frazil.error_classes import ErrorClass
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.printable import plural
 from frazil.rows.connect_messages import are_null_messages, decode_records, may_be_messages
@@ -81,10 +82,12 @@ def decode_messages(
     reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int = MAX_MISMATCHES
 ) -> MessageRows:
     """Returns the columns `fields` of the rows of these records, which have several rows each."""
+    assert reading.envelope is not None
+    open_rows: Callable[..., MessageRows] = ENVELOPES.get(reading.envelope.kind).rows_opener
     kept, large = _without_large(reading, records)
     if not reading.aliases:
-        return open_canal(kept, fields, reading, limit, large)
-    rows = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
+        return open_rows(kept, fields, reading, limit, large)
+    rows = open_rows(kept, with_aliases(fields, reading.aliases), reading, limit, large)
     return replace(rows, decoded=join_aliases(reading, fields, rows.decoded, limit))
 
 

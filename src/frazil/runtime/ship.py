@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -24,11 +25,10 @@ from pathlib import Path, PurePosixPath
 
 import structlog
 
-import frazil
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.extras import EXTRAS
+from frazil.plugins.extras import EXTRAS, installed_extras
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.stages import STAGES
 from frazil.runtime.jars import cache_directory
@@ -67,6 +67,7 @@ _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
 _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
 _NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _PACKAGES, _CODE = "frazil-packages", "frazil-code"
+_METADATA = ("METADATA", "entry_points.txt")
 _FASTEST = 1
 _WARM_UP = "from frazil.ingest.tasks.warm_up import warm_up; warm_up(compiles_all=True)"
 _COMPILE_TIMEOUT_S = 900.0
@@ -147,14 +148,13 @@ def packages_archive(deadline: Deadline | None = None) -> Path:
 
 
 def code_archive(deadline: Deadline | None = None) -> Path:
-    """Returns the archive of Frazil itself, also where it runs from a checkout, with its loops compiled for processors
-    like this one.
+    """Returns the archive of Frazil itself and of its extras that tasks use, also where they run from a checkout. Its loops
+    are compiled for processors like this one.
 
     Compiled loops are stored where numba looks for them, next to their source, under a hash of the source and the name
     and features of the processor: an executor on another kind of processor does not find them, and compiles.
     """
-    root = Path(frazil.__file__).parent
-    files = sorted((f"frazil/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))
+    files = sorted(_own_files())
     key = hashlib.sha256()
     for name, path in files:
         content = path.read_bytes()
@@ -167,6 +167,19 @@ def code_archive(deadline: Deadline | None = None) -> Path:
         output = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
         log.warning("decoder_not_compiled", reason=(output or str(error)).splitlines()[-1])
         return _cached(_CODE, plain, lambda: files, deadline)
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    """Yields the modules of Frazil and of its installed extras that tasks use, with the entry points of the latter."""
+    groups = {FORMATS.group, ENVELOPES.group, STAGES.group}
+    extras = [extra for extra in installed_extras() if groups.intersection(extra.added)]
+    for module in ("frazil", *(extra.module for extra in extras)):
+        root = Path(str(importlib.import_module(module).__file__)).parent
+        yield from ((f"{module}/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))
+    for extra in extras:
+        for file in importlib.metadata.distribution(extra.distribution).files or ():
+            if file.parent.suffix == ".dist-info" and file.name in _METADATA:
+                yield file.as_posix(), Path(str(file.locate()))
 
 
 def _compiled_for() -> str:

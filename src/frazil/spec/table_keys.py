@@ -17,7 +17,7 @@ from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
 
-_ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
+_ENVELOPES = ("none", "debezium", "maxwell", "canal", "dms", "cloudevents", "outbox")
 
 
 class SourceSpec(Declared):
@@ -149,15 +149,21 @@ class BadRecordsSpec(Declared):
     """Limits of columns, partitions and record sizes."""
 
 
+def _envelope_of(word: str) -> settings.EnvelopeSpec | None:
+    """Returns the envelope of this name. Raises: SpecError where its package is not installed."""
+    if word == "none":
+        return None
+    ENVELOPES.get(word)
+    return settings.EnvelopeSpec(kind=word)
+
+
 class ChangesSpec(Declared):
     """How a table takes changes."""
 
     #: None: records are rows.
     envelope: Annotated[
         settings.EnvelopeSpec | None,
-        forms.words_or(
-            section("envelope"), _ENVELOPES, lambda word: None if word == "none" else settings.EnvelopeSpec(kind=word)
-        ),
+        forms.words_or(section("envelope"), _ENVELOPES, _envelope_of),
         Key(choices=_ENVELOPES, default="none", registered=ENVELOPES),
     ] = None
     """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;

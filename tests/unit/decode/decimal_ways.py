@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DecimalType, NestedField, StringType
 
-from frazil.cdc.canal.rows import SourceType, read_texts
 from frazil.decode.connect.values import VARIABLE_SCALE, LogicalType, read_logical_type
 from frazil.decode.conversion import Conversion
 from frazil.decode.decimals import read_decimals
@@ -21,6 +20,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
+from frazil_cdc.canal.rows import SourceType, read_texts
 
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LONGEST = 1000

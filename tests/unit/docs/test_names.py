@@ -34,9 +34,9 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "catalog", "cdc", "cli", "dead_letters", "decode", "frazil_console", "frazil_demo", "frazil_ha", "frazil_migrate",
-    "frazil_replay", "frazil_telemetry", "frazil_verify", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
-    "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
+    "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins", "process",
+    "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
+    *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
 NOT_YET = (

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.scan import ROOT
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.soaking import rng
@@ -24,7 +25,7 @@ from tests.fixtures.foreign_spark import ForeignSpark
 from tests.integration.servers import HOST, free_port
 
 pytestmark = pytest.mark.timeout(900)
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS = ROOT / "docs"
 _LONGER_THAN_SILENCE_S = 3.0
 _DAY_S = 86_400
 _PER_PIPELINE = 20

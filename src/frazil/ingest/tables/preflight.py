@@ -203,17 +203,15 @@ def unmerged_columns(table: Table, schema: Schema) -> str:
     return f"`merge` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
 
 
-_IMAGES = {"debezium": ("after", "before"), "canal": ("data", "old")}
-"""The members with the row, of envelopes that a room of `cdc` opens."""
-
-
 def field_in_image(spec: TableSpec) -> str:
     """Returns a warning for a column whose declared field begins with the member of the envelope that has the row; empty
     for other tables. Fields are those of the row, so that nothing feeds the column.
     """
     kind = spec.changes.envelope.kind if spec.changes.envelope is not None else ""
-    members = ENVELOPES.get(kind).members if kind else None
-    images = (members.after, members.before) if members is not None else _IMAGES.get(kind, ())
+    envelope = ENVELOPES.get(kind) if kind else None
+    members = envelope.members if envelope is not None else None
+    own_images = envelope.images if envelope is not None else ()
+    images = (members.after, members.before) if members is not None else own_images
     for column in spec.shape.columns:
         field = ".".join(column.field or ())
         image = next((image for image in images if image and field.startswith(f"{image}.")), "")

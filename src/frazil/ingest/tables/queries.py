@@ -43,6 +43,7 @@ from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.name_case import Spellings
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst
@@ -221,9 +222,10 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )
-    if spec.changes.envelope is not None and spec.changes.envelope.kind == "canal":
+    envelope = spec.changes.envelope
+    if envelope is not None and ENVELOPES.get(envelope.kind).open_rows is not None:
         raise SpecError(
-            f"{what}, and only one row of a message, where those of Canal have several",
+            f"{what}, and only one row of a message, where those of {envelope.kind.capitalize()} have several",
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal.rows import ImageRows, group_rows, read_group
 from frazil.cdc.envelope import (
     HEARTBEAT,
     IMAGES,
@@ -32,6 +31,7 @@ from frazil.cdc.envelope import (
     TRANSACTION,
 )
 from frazil.cdc.json.members import EnvelopeBatch, read_number, read_string
+from frazil.cdc.messages import MessageRows
 from frazil.cdc.positions import IN_MESSAGES
 from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
 from frazil.decode.conversion import Conversion
@@ -42,10 +42,9 @@ from frazil.decode.json.records import FAULTS, read_objects
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
-from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
-from frazil.stages.changes import Changes
+from frazil.schema.arrow import Bools, Ints, Records, spread_places
+from frazil_cdc.canal.rows import ImageRows, group_rows, read_group
 
-Owner = NDArray[np.int32]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
 _CODES = (*OPERATIONS, "m")
@@ -55,42 +54,6 @@ _RECORD_KINDS = {
     "QUERY": MESSAGE,
 }
 _NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is no time in milliseconds")}
-
-
-@dataclass(frozen=True)
-class MessageRows:
-    """The rows of messages."""
-
-    #: The result per row, in the order of their messages, with one row for each message that has none.
-    decoded: Decoded
-    #: The record of each row: shape (n_rows,).
-    owner: Owner
-
-
-def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
-    """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
-    places = pa.array(owner)
-    spread_columns = {name: array.take(places) for name, array in records.items() if name != "value"}
-    return {**spread_columns, "value": pa.nulls(owner.size, pa.binary())}
-
-
-def gather(changes: Changes, owner: Owner, count: int) -> Changes:
-    """Returns the changes by their records, of which there are `count`. Where one row of a message is bad, the entire
-    message is.
-    """
-    decoded = changes.decoded
-    decoded = replace(
-        decoded,
-        refused=spread_mask(decoded.refused, owner, count),
-        mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
-    )
-    gathered = replace(
-        changes,
-        records=owner[changes.records],
-        decoded=decoded,
-        ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
-    )
-    return gathered.without_refused()
 
 
 @dataclass

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
+from docs.scan import ROOT
 from frazil.cdc.changes import read_envelope
 from frazil.decode.json.text import read_latin1
 from frazil.decode.settings import Envelope, Reading
@@ -24,7 +24,7 @@ from frazil.write.target import ChangeReading
 from tests.unit.cdc.canal_reference import Message, Row
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "canal.md"
+PAGE = ROOT / "docs" / "reference" / "canal.md"
 LOG = Envelope("canal", is_log=True)
 UPSERT_ENVELOPE = Envelope("canal", is_upsert=True, keys=(("id",),))
 BY_PRIMARY_KEY = ChangeReading(Reading(), is_key_of_record=True)

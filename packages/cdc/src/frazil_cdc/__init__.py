@@ -1,0 +1,1 @@
+"""Further envelopes of changes: messages of Canal, and of AWS DMS."""
