@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from frazil.cases.compare import Verdict
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.maintenance.health import TableHealth
 from frazil.ops.check import Finding
@@ -178,6 +179,11 @@ TRY = Document(
         "records": ("list", "The records, in the order of their timestamps."),
     },
 )
+TEST = Document(
+    "frazil test: cases[]",
+    "The document also has `ok`, which is true when the exit code is 0.",
+    {**keys_of(Verdict), "ok": ("boolean", "Whether everything is as expected, or was updated.")},
+)
 TRIED_RECORD = Document(
     "frazil try: records",
     "",
@@ -266,7 +272,7 @@ DEAD_LETTER = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, RUN, PLAN, CHECK,
-    ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TEST, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

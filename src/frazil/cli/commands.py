@@ -85,6 +85,7 @@ COMMANDS = (
     Command("replay", "frazil.cli.replay:command", "Write rows or changes of a table to a topic, exactly once."),
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
+    Command("test", "frazil.cli.cases:command", "Play cases of the pipeline that are files, without a broker."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("adopt", "frazil.cli.adopt:adopt", "Take over tables that another tool has written."),
     Command("release", "frazil.cli.adopt:release", "Hand a table back to another tool."),

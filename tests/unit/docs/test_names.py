@@ -34,7 +34,7 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "adopt", "catalog", "cdc", "cli", "dead_letters", "decode", "demo", "ha", "http", "imports", "ingest", "kafka",
+    "adopt", "cases", "catalog", "cdc", "cli", "dead_letters", "decode", "demo", "ha", "http", "imports", "ingest", "kafka",
     "maintenance", "ops", "plugins", "process", "registry", "replay", "rows", "runtime", "schema", "spec", "store",
     "telemetry", "upsert", "verify", "write", "*.py",
 )  # fmt: skip

@@ -14,6 +14,7 @@ from docs.scan import environment_variables, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
 from frazil import errors
 from frazil.adopt.adopt import Handover
+from frazil.cases.compare import Verdict
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
@@ -114,6 +115,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         ),
         outputs.IMPORT: import_document(Imported("", (), (), {}, ())),
         outputs.TRY: try_document("p", TriedTable("a.b")),
+        outputs.TEST: to_json(Verdict("a", "b", 1, 0.0)) | {"ok": True},
         outputs.TRIED_RECORD: tried_document(TriedRecord(ReadRecord("a", 0, 0, None), "a.b")),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],

@@ -25,6 +25,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
+    "produce records first": _WAIT,
+    "make the file writable": _SERVICE,
     "use Kafka 2.1 or newer": _INSTALL,
     "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,
     "wait until its producer commits or aborts it, or Kafka does after `transaction.timeout.ms`; if it stays, find and end"
