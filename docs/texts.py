@@ -51,7 +51,8 @@ remedy: did you mean `topic`?
 With `--output json`, on standard output:"""
 PROGRESS = """\
 The summary of every snapshot that a pipeline commits contains these keys, each as `frazil.<pipeline>.<key>`; the examples
-are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch to the first snapshot
+are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch, or of the
+table's [`branch`](../how-to/publish.md), to the first snapshot
 with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
 REPLAYS = """\
 Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
@@ -82,6 +83,11 @@ table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it
 `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
 maintain`.
 
+A table with a [`branch`](../how-to/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
+snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
+complete, and `publish-id` a UUID that identifies the change after a lost response. `frazil.<pipeline>.publish-held` is
+why nothing is published by schedule.
+
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
 `balance` and `lookups`, and with `frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds.
@@ -95,21 +101,21 @@ Log lines are written to standard error as `key=value`, or as one JSON document 
 `timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
 STORES = """\
 Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
-have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil therefore knows
-every property of Iceberg's Java file access, and applies it to both. The properties are those under `catalog.properties`,
-and those that a catalog returns with its configuration and its tables.
+have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil applies these
+properties to both, or refuses them where tasks cannot obey them. They are those under `catalog.properties`, and those that a
+catalog returns with its configuration and its tables.
 
 | treatment | meaning |
 | --- | --- |
 | honoured | has the same effect on the objects that tasks write and read |
 | translated | tasks get the same effect by other means |
-| driver | the driver obeys it, and tasks get the result |
-| ignored | has no effect on objects |
+| ignored | has no effect on files |
 | refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
-| python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
 
-An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
-refused too, with the nearest known name, and so is an empty value, except of keys and tags."""
+Any other property reaches Iceberg's Java client alone: it opens connections for the driver, gets credentials, which tasks
+are given, or tunes that client. `frazil check` names those that Java's classes do not have, with the nearest name. Such a
+name that has to do with encryption (`sse`, `crypt`, `kms`, `acl`) is refused, as files would be written in clear, and so is
+an empty value, except of keys and tags."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the
@@ -210,6 +216,14 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
     ),
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
+    "publish": (
+        "tables.&lt;name&gt;.publish",
+        "When readers see what a [`branch`](../how-to/publish.md) has; `publish: {}` has the defaults, and no audits.",
+    ),
+    "tag": (
+        "tables.&lt;name&gt;.tags.&lt;tag&gt;",
+        "A [tag by calendar](../how-to/publish.md#tags-by-calendar).",
+    ),
     "verify": (
         "verify",
         "How some of the newest commits are [compared with the topics](../how-to/verify.md); `verify: {}` has the defaults.",
@@ -259,6 +273,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "tables.&lt;name&gt;.atomic",
         "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
     ),
+    "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../how-to/dedupe.md))."),
     "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),

@@ -16,7 +16,7 @@ from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, o
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import LightJvm, archive_of_small_jvm
-from frazil.store.properties import property_of
+from frazil.store.properties import is_known
 from tests.fixtures.foreign_spark import foreign_archive
 from tests.integration.servers import rest_archive
 
@@ -137,4 +137,4 @@ def test_every_property_of_the_java_classes_is_known() -> None:
             ):
                 found.add(text[: size[0]].decode())
     assert len(found) > 100
-    assert {name for name in found if property_of(name) is None} == set()
+    assert {name for name in found if not is_known(name)} == set()

@@ -15,9 +15,9 @@ from frazil.cases.play import Played, Player
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.tables.queries import Queries
+from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import overrides_of_process
-from frazil.spec.syntax.secrets import Secrets
 from frazil.temporary import temporary_folder
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from frazil.spec.syntax.secrets import is_secret_key
+from frazil.secrets import is_secret_key
 
 MOST_KEPT = 1000
 _SHORTEST = 6

@@ -35,10 +35,10 @@ from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings, fold_case
-from frazil.rows.changes import DELETE
 from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at
+from frazil.stages.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import find_key_fields, leaves_of, name_columns, places_of
@@ -189,6 +189,18 @@ def find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     )
     is_first[here] = (codes[: here.size] == codes[here.size :]) | lacking
     return is_first
+
+
+def find_never_merged(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+    """Returns which changes are rows before an update without a key to be merged by, bool of shape (n_changes,): their
+    records were refused when they came.
+    """
+    lacks = np.zeros(plan.records.size, np.bool_)
+    for key in keys:
+        lacks |= np.asarray(key.is_null())
+    is_alone = np.ones(plan.records.size, np.bool_)
+    is_alone[:-1] = plan.records[1:] != plan.records[:-1]
+    return lacks & plan.is_before & ~is_alone
 
 
 def old_keys_of(

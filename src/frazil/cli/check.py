@@ -21,7 +21,6 @@ from frazil.cli.wiring import (
     known_state,
     light_jvm,
     open_catalog_for_reading,
-    open_elector,
     open_schemas,
     queries_in,
     refuse_lost_catalog,
@@ -31,7 +30,6 @@ from frazil.cli.wiring import (
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
 from frazil.ingest.loop.discovery import Discovery
@@ -43,7 +41,6 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
-    check_election,
     check_group,
     check_kafka,
     check_local_folder,
@@ -61,6 +58,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.json_records import to_json
 from frazil.ops.master_check import check_master
+from frazil.ops.observers import check_observers
 from frazil.ops.offline_check import NOT_CHECKED, check_offline
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
@@ -71,15 +69,15 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
+from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
+from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.load import read_settings
 from frazil.spec.syntax.environments import overrides_of_process
-from frazil.spec.syntax.secrets import Secrets
 from frazil.spec.syntax.shown import shown
-from frazil.telemetry.telemetry import destinations
 
 Offline = Annotated[bool, typer.Option("--offline", help="Check what can be checked without any service.")]
 Show = Annotated[
@@ -149,7 +147,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
     yield from check_http(spec)
-    yield from _check_telemetry(spec)
+    yield from check_observers(spec)
     url = spec.spark.master
     with ExitStack() as opened:
         jvm = None
@@ -191,14 +189,6 @@ def _check_dates(dates: Validity, file: str) -> Finding:
     return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
 
 
-def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for destination in destinations(spec.process.telemetry, os.environ):
-        missing = destination.missing_extra()
-        # Without an address in the file a run continues without it.
-        if missing is not None and destination.url is not None:
-            yield failed("telemetry", "looked for the libraries that it needs", missing)
-
-
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
     """jvm: where queries are analysed; None where there are none, or where it did not start."""
     queries = queries_in(jvm) if jvm is not None else None
@@ -212,7 +202,7 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
     if spec.process.ha is not None:
-        yield check_election(open_elector(spec, spec.process.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
+        yield ELECTIONS.get(spec.process.ha.elect).checker(spec)
     tables = list(discovery.tables.values())
     lost = _lost_catalog(spec)
     yield from lost
@@ -236,19 +226,6 @@ def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
             cluster.refresh([])
     except UnavailableError as error:
         yield failed("kafka", "connected and logged in as tasks do", error)
-
-
-def _lacks_right(spec: PipelineSpec) -> SpecError | None:
-    """Returns the error of a client that may not even describe the transactional id of claims; None otherwise, also where
-    that is not known.
-    """
-    may = None
-    if spec.process.ha is not None and spec.process.ha.elect == "kafka":
-        # Imports a client of Kafka's, which other checks do not need.
-        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
-
-        may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
-    return denied(control_topic(spec.pipeline)) if may is False else None
 
 
 def _lost_catalog(spec: PipelineSpec) -> list[Finding]:

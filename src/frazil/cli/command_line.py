@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 import frazil
-from frazil.cli.commands import COMMANDS, REGISTERED, Settings, build_app
+from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names
 from frazil.cli.output import Output, OutputFormat, ReaderGone
 from frazil.cli.overrides import take_overrides
 from frazil.errors import SpecError, UnavailableError
@@ -110,11 +110,13 @@ def _asks_for_version(words: list[str]) -> bool:
 
 
 def _command_words(words: list[str]) -> list[str]:
-    names = [command.name.split() for command in COMMANDS]
-    for length in (2, 1):
-        if any(name[:length] == words[:length] for name in names):
-            return words[:length]
-    return words[:1] if words and not words[0].startswith("-") and words[0] in REGISTERED.added() else []
+    if not words or words[0].startswith("-"):
+        return []
+    for names in ([command.name for command in COMMANDS], packaged_names()):
+        for length in (2, 1):
+            if any(name.split()[:length] == words[:length] for name in names):
+                return words[:length]
+    return []
 
 
 def _wanted_form(words: list[str]) -> OutputFormat:

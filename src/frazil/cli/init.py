@@ -16,16 +16,16 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_topics
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.imports.topics import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.kafka.reader import read_sample
 from frazil.ops.check import Finding
 from frazil.ops.json_records import to_json
+from frazil.ops.proposals import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
+from frazil.secrets import has_reference, secrets_of
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides
-from frazil.spec.syntax.secrets import has_reference, secrets_of
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from enum import StrEnum
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from frazil.cli.output import Redaction
+from frazil.cli.output import LogFormat, LogLevel, Redaction
 from frazil.printable import plain
 
 _BESIDE_ERRORS = (
@@ -27,25 +26,8 @@ stack trace, and of Python objects that Frazil has removed before Java did.
 """
 
 
-class LogFormat(StrEnum):
-    """The format of log lines."""
-
-    auto = "auto"
-    text = "text"
-    json = "json"
-
-
-class LogLevel(StrEnum):
-    """The least important level that is written."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) -> None:
-    """Configures every logger of the process; a second call replaces the first."""
+def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) -> structlog.stdlib.BoundLogger:
+    """Configures every logger of the process; a second call replaces the first. Returns Frazil's own."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -78,6 +60,8 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
     root.handlers[:] = [sink]
     root.setLevel(logging.WARNING)
     logging.getLogger("frazil").setLevel(logging.DEBUG)
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger("frazil")
+    return logger
 
 
 def _is_for_operators(record: logging.LogRecord) -> bool:

@@ -17,18 +17,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
-import structlog
 import typer
 
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.printable import plain
-from frazil.spec.syntax.secrets import mask
+from frazil.secrets import mask
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-log = structlog.get_logger("frazil")
+    from structlog.stdlib import BoundLogger
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -95,6 +93,23 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class LogFormat(StrEnum):
+    """The format of log lines."""
+
+    auto = "auto"
+    text = "text"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important level that is written."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
 class ReaderGone(Exception):
     """Whoever read standard output has closed it, as `head` does after some lines."""
 
@@ -115,8 +130,8 @@ class Output:
         self._results = results or sys.stdout
         self._notes = notes or sys.stderr
         self._is_lost = False
-        #: Whether errors are lines of the log, for a reader of standard error that expects nothing else.
-        self.logs_errors = False
+        #: Where errors are logged, for a reader of standard error that expects lines of the log alone; None: they are notes.
+        self.log: BoundLogger | None = None
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Masks `secrets` in everything written from now on, logs included."""
@@ -154,7 +169,7 @@ class Output:
         return exit_code
 
     def _note_error(self, words: Mapping[str, str], exit_code: int) -> None:
-        if self.logs_errors:
+        if (log := self.log) is not None:
             log.error("command_failed", **{key: text for key, text in words.items() if text}, exit_code=exit_code)
             return
         self.note(f"error: {words['message']}")

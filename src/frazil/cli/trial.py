@@ -27,8 +27,8 @@ from frazil.ops.dead_letters import bytes_document
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
 from frazil.ops.tried_record import TriedRecord
 from frazil.printable import plain, plural
+from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
-from frazil.spec.syntax.secrets import Secrets
 
 FAILED = 4
 _SHOWN = 400
@@ -81,8 +81,8 @@ def command(  # noqa: PLR0913  (each is an option)
 
     The newest records are read, by timestamp, whatever the table has read before. Fields and types are learned from up to
     1,000 records, and from the table where it exists; a run may learn other types from others. For the table of the rest
-    of a route every record is shown with the table that it goes to. Protected fields are shown as the table has them; of a
-    protected record that cannot be read nothing is shown.
+    of a route every record is shown with the table that it goes to. Fields are shown as the table may have them: masked or
+    hashed where it masks or hashes them; of a record with such fields that cannot be read nothing is shown.
 
     --input tries the records of a file in a table that begins empty, without Kafka, catalog and registry. --record writes
     the records that are shown as a case for `frazil test`, with what becomes of them: words and digits of their values are

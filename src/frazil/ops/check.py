@@ -19,7 +19,6 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
-from frazil.ha.elector import Elector
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
@@ -37,8 +36,9 @@ from frazil.printable import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema
+from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
-from frazil.spec.syntax.secrets import SHORTEST_CHARACTERS, is_secret_key
+from frazil.spec.publishing import refusing_reader
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
@@ -128,20 +128,6 @@ def check_group(group: str, may_commit: Callable[[], bool]) -> Finding:
     return Finding(name, False, _ASKED_FOR_RIGHTS, "this client may not commit offsets in it", remedy, name)
 
 
-def check_election(elector: Elector, lacks_right: Callable[[], SpecError | None] = lambda: None) -> Finding:
-    """Checks whether a leader can be elected by the service that the pipeline file names. lacks_right: returns the error of
-    a right that a claim would lack, as far as that can be found without one.
-    """
-    name, tried = "election", f"asked {elector.kind} for the claims to lead, and what this client may do with them"
-    try:
-        verdict, lacking = elector.check(), lacks_right()
-        return Finding(name, True, tried, verdict) if lacking is None else failed(name, tried, lacking)
-    except FrazilError as error:
-        return failed(name, tried, error)
-    finally:
-        elector.close()
-
-
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
     """Yields findings for topics that the pipeline file names and that do not exist."""
     named = sorted({selector.literal for selector in spec.selected.topics if selector.literal})
@@ -194,6 +180,7 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
         name, tried = f"table {table.name}", "loaded it from the catalog"
         try:
             compare(table)
+            _refuse_unreadable(table)
             yield _describe(name, tried, table)
         except (FrazilError, TableStopped) as error:
             yield failed(name, tried, error)
@@ -282,6 +269,18 @@ def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> C
 
 def _load(table: Table, catalog: Catalog) -> None:
     table.state = catalog.load(table.name)
+
+
+def _refuse_unreadable(table: Table) -> None:
+    """Raises SpecError for an existing table that an engine of `readers` cannot read."""
+    spec, version = table.spec, 0 if table.state is None else table.state.format_version
+    reader = refusing_reader(spec.publishing.readers, version, spec.changes.mode == "upsert")
+    if reader is not None:
+        raise SpecError(
+            f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",
+            remedy="take it out of `readers`, or let the pipeline fill another table with `format_version: 2`",
+            where=table.name,
+        )
 
 
 def _describe(name: str, tried: str, table: Table) -> Finding:

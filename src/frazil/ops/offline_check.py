@@ -9,9 +9,9 @@ from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries
 from frazil.ops.check import Finding, check_secrets, check_transport, failed
 from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
+from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides
-from frazil.spec.syntax.secrets import Secrets
 
 _MISSING = "the environment variable `"
 NOT_CHECKED = (

@@ -11,7 +11,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ops.check import Finding, check_local_folder, failed
 from frazil.runtime.gateway import hadoop_settings
 from frazil.spec import PipelineSpec
-from frazil.spec.catalog_properties import ignored_properties
+from frazil.spec.catalog_properties import unknown_properties
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.hdfs import setting_of
@@ -84,9 +84,9 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
 
 
 def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
-    """Yields a finding for each property of the catalog that Iceberg ignores, and whose meaning is known."""
+    """Yields a finding for properties of the catalog that Iceberg may ignore, and that tasks do not follow."""
     tried = "compared `catalog.properties` with what Iceberg reads"
-    for words in ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl):
+    for words in unknown_properties(spec.catalog.properties, spec.catalog.impl):
         yield Finding("settings of catalog", True, tried, f"mind: {words}")
 
 

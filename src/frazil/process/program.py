@@ -88,6 +88,8 @@ class Project:
     """Replaces the columns by these, in this order."""
 
     columns: tuple[tuple[str, Expression], ...]
+    #: Whether each of them stands for the column of its name, whose values it may replace.
+    is_in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,24 +103,6 @@ class Explode:
     position: str = ""
     #: Whether a row whose array is null or empty stays, with a null element.
     is_outer: bool = False
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """A condition that the rows of a table are expected to meet."""
-
-    #: Its name in the pipeline file.
-    name: str
-    condition: Expression
-    #: The condition as the pipeline file has it.
-    text: str
-    #: What becomes of a record with a row that does not meet it.
-    action: Choice["warn", "drop", "dead_letter", "stop"]
-
-    @property
-    def is_refusing(self) -> bool:
-        """Whether such a record is a bad one."""
-        return self.action in ("dead_letter", "stop")
 
 
 @dataclass(frozen=True)
@@ -167,8 +151,8 @@ class Program:
     output: tuple[Field, ...]
     #: What Spark evaluates before; None where tasks evaluate every expression.
     spark_part: SparkPart | None = None
-    #: The conditions that the rows are expected to meet, over the result's columns; every row is judged by every one.
-    expectations: tuple[Expectation, ...] = ()
+    #: Conditions over the result's columns by which stages judge rows, by name.
+    conditions: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, reme
 from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.runtime.spark_master import ask_master, is_standalone
-from frazil.spec.syntax.secrets import SPARK_REDACTION
+from frazil.secrets import SPARK_REDACTION
 from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Refuses properties of a catalog that Iceberg would not obey, and names those that it ignores.
+"""Refuses properties of a catalog that Iceberg would not obey, and names those that it may ignore.
 
 Iceberg does so without a word, or only once it needs them: a switch whose value is neither true nor false, a number or a
-choice that is none, an empty value, a property without another one that it needs, and a name that it does not have. A
-pipeline would log in as nobody, or write as somebody else. Properties of stores are in `store.properties`.
+choice that is none, an empty value, a property without another one that it needs. A pipeline would log in as nobody, or
+write as somebody else. Any other property is passed through. Properties of stores are in `store.properties`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from frazil.errors import SpecError
-from frazil.store.properties import property_of
+from frazil.store.properties import is_known, is_of_store, nearest_property, property_of
 
 _SWITCHES = (
     "cache-enabled", "io.manifest.cache-enabled", "token-refresh-enabled", "token-exchange-enabled", "rest.sigv4-enabled",
@@ -41,6 +41,11 @@ _NUMBERS_END = (
     "-size",
 )  # fmt: skip
 """How the names of properties end whose values are whole numbers, without a unit."""
+_OF_ICEBERG = (
+    "cache.", "io.manifest.", "lock.", "token-", "auth.session-", "rest.client.", "rest-", "client.", "http-client.", "s3.",
+    "gcs.", "adls.",
+)  # fmt: skip
+"""How their names begin."""
 _AT_LEAST_ONE = ("s3.delete.num-threads", "s3.multipart.num-threads", "lock.heartbeat-threads")
 """Threads that Iceberg starts only once there is work for them."""
 _NEVER_EMPTY = (
@@ -102,61 +107,15 @@ _OF_LOGINS: Mapping[str, str] = {
 """Properties that one way to log in to a server reads, by its `rest.auth.type`."""
 _LOGINS = ("none", "basic", "oauth2", "sigv4", "google")
 
-_OF_ALL = (
-    "io-impl", "cache-enabled", "cache.case-sensitive", "cache.expiration-interval-ms", "io.manifest.cache-enabled",
-    "io.manifest.cache.expiration-interval-ms", "io.manifest.cache.max-total-bytes", "io.manifest.cache.max-content-length",
-    "lock-impl", "lock.table", "lock.acquire-interval-ms", "lock.acquire-timeout-ms", "lock.heartbeat-interval-ms",
-    "lock.heartbeat-timeout-ms", "lock.heartbeat-threads", "metrics-reporter-impl", "unique-table-location",
-    "encryption.kms-type", "encryption.kms-impl", "kms.endpoint", "kms.encryption-algorithm-spec", "kms.data-key-spec",
-    "dynamodb.endpoint", "dynamodb.table-name", "app-id", "app-name", "user",
+_OTHERS = (
+    "cache.expiration-interval-ms", "lock.table", "unique-table-location", "metrics-reporter-impl", "prefix", "scope",
+    "audience", "resource", "token-expires-in-ms", "auth.session-timeout-ms", "rest.client.max-retries", "rest-page-size",
+    "namespace-separator", "list-all-tables", "glue.id", "glue.account-id", "nessie.authentication.type",
+    "nessie.authentication.username", "nessie.authentication.password", "nessie.authentication.token", "authentication.type",
+    "authentication.username", "authentication.password", "authentication.token", "ref", "clients",
+    "retryable_status_codes", "client-pool-cache-keys", "app-id", "app-name", "user",
 )  # fmt: skip
-"""Those that Iceberg reads with every catalog: also of its clients of Amazon's services, as a lock or keys need them."""
-_CONNECTIONS = ("clients", "client.pool.cache.eviction-interval-ms", "client-pool-cache-keys")
-_SIGNING = (
-    "rest.signing-name",
-    "rest.signing-region",
-    "rest.access-key-id",
-    "rest.secret-access-key",
-    "rest.session-token",
-)
-_LAKE_FORMATION = ("glue.id", "glue.account-id", "glue.lakeformation-enabled")
-_OF_TYPES: Mapping[str, tuple[str, ...]] = {
-    "jdbc": ("clients", "retryable_status_codes"),
-    "rest": (
-        "prefix", "credential", "token", "scope", "audience", "resource", "oauth2-server-uri", "token-expires-in-ms",
-        "token-refresh-enabled", "token-exchange-enabled", "auth.session-timeout-ms", "rest.auth.type",
-        "rest.auth.basic.username", "rest.auth.basic.password", "rest.auth.sigv4.delegate-auth-type", "rest.sigv4-enabled",
-        *_SIGNING, *_LAKE_FORMATION, "gcp.auth.credentials-path", "gcp.auth.credentials-json", "gcp.auth.scopes",
-        "rest.client.max-retries", "rest.client.max-connections", "rest.client.connections-per-route",
-        "rest.client.proxy.hostname", "rest.client.proxy.port", "rest.client.proxy.username", "rest.client.proxy.password",
-        "rest.client.user-agent", "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms",
-        "rest.client.tls.configurer-impl", "snapshot-loading-mode", "rest-metrics-reporting-enabled",
-        "view-endpoints-supported", "rest-page-size", "namespace-separator", "scan-planning-mode",
-        "rest-scan-planning.poll-timeout-ms", "rest-scan-planning.poll-num-retries", "rest-table-cache.max-entries",
-        "rest-table-cache.expire-after-write-ms",
-    ),
-    "hive": (*_CONNECTIONS, "list-all-tables"),
-    "glue": (*_LAKE_FORMATION, "glue.endpoint", "glue.skip-archive", "glue.skip-name-validation"),
-    "nessie": (
-        "ref", "ref.hash", "client-api-version", "nessie.tracing", "nessie.http2-upgrade", "nessie.http-redirects",
-        "nessie.authentication.type", "nessie.authentication.username", "nessie.authentication.password",
-        "nessie.authentication.token", "nessie.authentication.aws.region", "nessie.authentication.aws.profile",
-        "nessie.authentication.oauth2.issuer-url", "nessie.authentication.oauth2.token-endpoint",
-        "nessie.authentication.oauth2.grant-type", "nessie.authentication.oauth2.client-id",
-        "nessie.authentication.oauth2.client-secret", "nessie.authentication.oauth2.client-scopes",
-        "nessie.authentication.oauth2.username", "nessie.authentication.oauth2.password",
-        "nessie.authentication.oauth2.extra-params", "nessie.authentication.oauth2.refresh-safety-window",
-        "nessie.authentication.oauth2.default-access-token-lifespan", "nessie.ssl.no-certificate-verification",
-        "nessie.ssl.cipher-suites", "nessie.ssl.protocols", "nessie.ssl.sni-hosts", "nessie.ssl.sni-matcher",
-        "nessie.transport.connect-timeout", "nessie.transport.read-timeout", "nessie.transport.disable-compression",
-        "nessie.client-builder-name", "nessie.client-builder-impl", "nessie.enable-api-compatibility-check",
-        "nessie.force-url-connection-client", "nessie.commit-meta.message", "nessie.commit-meta.authors",
-        "nessie.commit-meta.signed-off-by",
-    ),
-    "hadoop": ("suppress-permission-error",),
-}  # fmt: skip
-"""Those of Iceberg's catalogs, without the stores' and without families."""
-_KNOWN = {*_OF_ALL, *(name for own in _OF_TYPES.values() for name in own)}
+"""Further properties that many catalogs have."""
 _FAMILIES = ("header", "jdbc", "table-default", "table-override", "view-default", "view-override")
 _OWN_KEYS = {
     "uri": "catalog.uri",
@@ -168,6 +127,11 @@ _OF_NESSIE = {
     "nessie.ref": "ref", "nessie.ref.hash": "ref.hash", "nessie.client-api-version": "client-api-version",
 }  # fmt: skip
 """Names of Nessie's other tools. Iceberg's catalog reads these without the prefix alone, and else writes to `main`."""
+_KNOWN = {
+    *_OTHERS, *_SWITCHES, *_CHOICES, *_NEVER_EMPTY, *_OF_LOGINS, *_AT_LEAST_ONE,
+    *(name for need in _NEEDS for name in (need.name, *need.others)),
+}  # fmt: skip
+"""Names to which a misspelt one may be near. Iceberg's other properties are passed through."""
 _OF_PYTHON = {"rest.authorization-url": "oauth2-server-uri", "glue.region": "client.region"}
 _NEAR = 0.8
 
@@ -182,11 +146,12 @@ def check_value(name: str, value: str) -> None:
     if name in _NEVER_EMPTY and not value.strip():
         raise SpecError(f"`{name}` is empty", remedy="write its value, or remove it")
     of_store = property_of(name)
-    is_of_store = of_store is not None and of_store.name == name  # Not a tag, or another name that a user chooses.
-    is_switch = name in _SWITCHES or (is_of_store and name.endswith("-enabled"))
+    # Not a tag, or another name that a user chooses.
+    is_fixed = (of_store is None or of_store.name == name) and ".tags." not in name
+    is_switch = name in _SWITCHES or (is_fixed and is_of_store(name) and name.endswith("-enabled"))
     if is_switch and value.lower() not in ("true", "false"):
         raise SpecError(f"`{name}` is `{value}`, which Iceberg takes for false", remedy="write true or false")
-    if (is_of_store or name in _KNOWN) and name.endswith(_NUMBERS_END):
+    if is_fixed and name.startswith(_OF_ICEBERG) and name.endswith(_NUMBERS_END):
         _check_number(name, value)
     _check_choice(name, value)
     if name == "clients" and re.fullmatch(r"-?\d+", value) and int(value) < 1:
@@ -240,32 +205,29 @@ def _logins(properties: Mapping[str, str]) -> set[str]:
     )
 
 
-def ignored_properties(properties: Iterable[str], type_name: str, impl: str | None) -> list[str]:
-    """Returns a sentence for each property that Iceberg ignores, with what to do: for one whose name is near to that of a
-    property of this type of catalog, or is a property of another type. Any other may be read by a class that the properties
-    name. type_name, impl: of the catalog.
+def unknown_properties(properties: Iterable[str], impl: str | None) -> list[str]:
+    """Returns a sentence for each property that Iceberg may ignore: one of a store that tasks do not follow, and one whose
+    name is near to a known name; and one sentence for all others, which may be those of a class. impl: the catalog's own.
     """
-    kind = None if impl else type_name
-    used = f"`impl: {impl}`" if impl else f"`type: {type_name}`"
-    own_names = _OF_TYPES.get(kind or "", ())
-    # Iceberg reads each of Nessie's names without its prefix too.
-    known_names = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
-    sentences = []
+    sentences, others = [], []
     for name in sorted(properties):
-        if name in known_names or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:
+        if name in _KNOWN or is_known(name) or name.partition(".")[0] in _FAMILIES:
             continue
-        other = next((other for other, own in _OF_TYPES.items() if kind in _OF_TYPES and name in own), None)
-        if other is not None:
-            sentences.append(f"Iceberg reads no `{name}` with {used}: it is one of `type: {other}`; remove it")
-        elif meant := _OF_PYTHON.get(name) or _nearest(name, known_names):
-            sentences.append(f"Iceberg reads no `{name}` with {used}; did you mean `{meant}`?")
-    return sentences
+        if impl is None and (meant := _OF_PYTHON.get(name) or _nearest(name)):
+            sentences.append(f"Iceberg reads no `{name}`; did you mean `{meant}`?")
+        elif is_of_store(name):
+            sentences.append(
+                f"`{name}` reaches Iceberg alone, not the tasks that write data files; {nearest_property(name)}"
+            )
+        else:
+            others.append(f"`{name}`")
+    return sentences + ([f"Iceberg gets {', '.join(others)} unchecked"] if others else [])
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _nearest(name: str) -> str:
     """Returns the property that a name is near to; empty for none. Of a family it is the first part."""
     written = name.strip().lower()
-    near = difflib.get_close_matches(written, [*names, *_OWN_KEYS], n=1, cutoff=_NEAR)
+    near = difflib.get_close_matches(written, [*_KNOWN, *_OWN_KEYS], n=1, cutoff=_NEAR)
     if near:
         return _OWN_KEYS.get(near[0], near[0])
     family, _, rest = name.partition(".")

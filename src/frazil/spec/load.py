@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
+from frazil.plugins.extras import is_installed, names_of_extras, not_installed
+from frazil.secrets import Secrets, has_reference
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
@@ -22,7 +24,6 @@ from frazil.spec.syntax.environments import (
 from frazil.spec.syntax.keys import Declared, keys_of
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading, Rules
-from frazil.spec.syntax.secrets import Secrets, has_reference
 from frazil.spec.syntax.shown import Setting, settings_of
 from frazil.spec.tables import RULES as RULES_OF_TABLES
 from frazil.spec.tables import prepare_defaults, prepare_table, shared_settings
@@ -237,6 +238,22 @@ def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
             yield Mistake((), message, "rename the table, or narrow `topics`", table.line)
 
 
+_USE_EXTRAS: Mapping[str, Callable[[PipelineSpec], bool]] = {
+    "ha": lambda spec: spec.process.ha is not None and spec.process.ha.elect in names_of_extras("frazil.elections"),
+    "telemetry": lambda spec: bool(spec.process.telemetry.otlp or spec.process.telemetry.openlineage),
+    "verify": lambda spec: spec.process.verify is not None,
+}
+"""The sections that a package beside the core reads, by its name, and whether a file uses them."""
+
+
+def _check_extras(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields sections of packages that are not installed."""
+    for name, is_used in _USE_EXTRAS.items():
+        if is_used(spec) and not is_installed(name):
+            error = not_installed(name, f"what `{name}` configures")
+            yield Mistake(name, error.message, error.remedy)
+
+
 RULES: Mapping[type[Declared], Rules] = {
     **RULES_OF_TABLES,
     RouteSpec: OF_ROUTES,
@@ -244,7 +261,7 @@ RULES: Mapping[type[Declared], Rules] = {
         _complete,
         (
             _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, check_routes,
-            _check_topics,
+            _check_topics, _check_extras,
         ),
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ nor serialised.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -16,8 +16,10 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipVali
 
 from frazil.errors import SpecError
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
+from frazil.secrets import redact
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
+from frazil.spec.publishing import PublishingSpec
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import (
@@ -32,7 +34,6 @@ from frazil.spec.syntax.keys import (
     section,
 )
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
-from frazil.spec.syntax.secrets import redact
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,
@@ -43,7 +44,10 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.types import RoutedTable
+from frazil.stages.expect.settings import ExpectSpec
+from frazil.stages.protect.settings import ProtectSpec
+from frazil.stages.settings import StageSettings
+from frazil.types import MAIN, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
@@ -110,8 +114,9 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     name: Annotated[str, not_a_key("name")]
     source: Annotated[table_keys.SourceSpec, group("source")] = table_keys.SourceSpec()
     shape: Annotated[table_keys.ShapeSpec, group("shape")] = table_keys.ShapeSpec()
-    protection: Annotated[table_keys.ProtectSpec, group("protection")] = table_keys.ProtectSpec()
+    protection: Annotated[ProtectSpec, group("protection")] = ProtectSpec()
     query: Annotated[table_keys.QuerySpec, group("query")] = table_keys.QuerySpec()
+    expectations: Annotated[ExpectSpec, group("expectations")] = ExpectSpec()
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
@@ -119,6 +124,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     columns that a mapping names."""
     changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
     layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()
+    publishing: Annotated[PublishingSpec, group("publishing")] = PublishingSpec()
     commit: Annotated[settings.CommitSpec, COMMIT] = settings.CommitSpec()
     """When to commit and how large files should be."""
     maintenance: Annotated[
@@ -144,17 +150,33 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, `lookup`, `protect` or `expect` makes the table's rows from the records' fields; otherwise they
-        are the records.
+        """Whether a query, `lookup` or a stage makes the table's rows from the records' fields; otherwise they are
+        the records.
         """
         query = self.query
         steps = query.where or query.select or query.has_steps or query.lookup
-        return bool(steps or self.protection.protect or query.judges_rows)
+        return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+
+    @property
+    def stops_at_mismatch(self) -> bool:
+        """Whether the table stops at a value that no column of it can have."""
+        return self.bad_records.on_bad_record == "stop" and not self.shape.rescue
+
+    @property
+    def stage_settings(self) -> dict[str, StageSettings]:
+        """The settings of stages, by their fields."""
+        return {name: getattr(self, name) for name in STAGE_SETTINGS}
 
     def without_query(self) -> Self:
-        """Returns the settings without those that change records before the table, except for `protect`."""
+        """Returns the settings without those that make other rows of records, except for stages that all records pass."""
         query = table_keys.QuerySpec(udf=self.query.udf, on_error=self.query.on_error)
-        return self.model_copy(update={"query": query})
+        stages = {name: stage.of_rest() for name, stage in self.stage_settings.items()}
+        return self.model_copy(update={"query": query, **stages})
+
+    def of_records(self) -> Self:
+        """Returns the settings of the table that the records alone would make."""
+        stages = {name: stage.of_records() for name, stage in self.stage_settings.items()}
+        return self.without_query().model_copy(update=stages)
 
 
 class DivisionSpec(Declared):
@@ -357,6 +379,20 @@ class PipelineSpec(
             return self.defaults.model_copy(update=chosen)
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
+    def branch_of(self, name: str) -> str:
+        """The branch of the table of this name; main where the pipeline has no such table, as of a dead-letter table."""
+        declared = next((table for table in self.tables if table.name == name), None)
+        if declared is not None:
+            return declared.publishing.branch
+        is_named = any(table.bad_records.dead_letters.table == name for table in self.tables)
+        if is_named or name.endswith(DEAD_LETTERS):
+            return MAIN
+        route = next((route for route in self.routes if route.division.to.may_make(name)), None)
+        if route is not None:
+            return route.publishing.branch
+        is_selected = self.selected.namespace is not None and name.startswith(f"{self.selected.namespace}.")
+        return self.defaults.publishing.branch if is_selected and self.defaults is not None else MAIN
+
     def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
         """The table of a route that takes the records with some values. rest: the route's table of the rest."""
         route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
@@ -372,10 +408,18 @@ class PipelineSpec(
         return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
 
 
+STAGE_SETTINGS: Mapping[str, type[StageSettings]] = {
+    name: field.annotation
+    for name, field in TableSpec.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, StageSettings)
+}
+"""By field of a table, the model of the settings of a stage."""
 OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
+DEAD_LETTERS = "__dead_letters"
+"""What the name of a dead-letter table ends with, unless the file names it."""
 TABLE_KEYS = keys_of(TableSpec)
 ROUTE_KEYS = {name: key for name, key in keys_of(RouteSpec).items() if name != "location"}
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}

@@ -32,10 +32,8 @@ MetadataField = Literal[
 ]  # fmt: skip
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
-ProtectAction = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
-PROTECT_ACTIONS: tuple[str, ...] = get_args(ProtectAction)
 Constant = str | int | float | bool
 _ACTIONS = forms.names_of(ACTIONS, {"type": "array", "items": forms.TEXT.schema, "uniqueItems": True})
 SKIPPABLE = ("compact", "deletes", "manifests", "expire", "orphans")
@@ -201,57 +199,6 @@ class AtomicSpec(Declared, json_schema_extra={"required": ["transaction_topic"]}
     """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
 
 
-class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
-    """What happens to the fields that a rule of `protect` finds."""
-
-    #: The path of a field, or a regular expression between slashes.
-    selector: Annotated[str, not_a_key("name")]
-    #: The names of the path, where one of them has a dot.
-    names: Annotated[tuple[str, ...], not_a_key("names")] = ()
-    action: Annotated[ProtectAction, Key(default="hash")] = "hash"
-    """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
-    label: Annotated[str, forms.TEXT] = ""
-    """Of `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
-    keep: Annotated[int, forms.count(4)] = 4
-    """Of `mask`: how many characters at the end stay, where the text has at least twice as many."""
-    length: Annotated[int, forms.count(4)] = 4
-    """Of `truncate`: how many characters at the beginning stay."""
-    value: Annotated[str, forms.TEXT] = ""
-    """Of `constant`: the text."""
-
-
-class ExpectationSpec(
-    Declared, json_schema_extra={"oneOf": [{"required": [key]} for key in ("that", "min_rows", "max_age")]}
-):
-    """What the rows of a table, or of a commit, are expected to meet."""
-
-    #: Counts and messages name it.
-    name: Annotated[str, not_a_key("name")]
-    that: Annotated[str, forms.TEXT] = ""
-    """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
-    #: 0 to 1; None: none of them, where anything but `warn` follows.
-    at_most: Annotated[float | None, forms.share("5%", "1%")] = None
-    """Of `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
-    `{that: email is not null, at_most: 5%}`."""
-    min_rows: Annotated[int | None, forms.count(1000)] = None
-    """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""
-    max_age_s: Annotated[float | None, forms.DURATION, named("max_age")] = None
-    """The age of the newest record in the table above which `status` warns."""
-    action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], named("else")] = "warn"
-    """What happens to a record with a row that does not meet it: it is only counted (warn), makes no row (drop), becomes a
-    dead letter, or stops the table before the commit."""
-
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether single rows are judged."""
-        return bool(self.that)
-
-    @property
-    def is_of_batch(self) -> bool:
-        """Whether a batch is judged as a whole, before its commit."""
-        return self.at_most is not None or self.min_rows is not None
-
-
 class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     """A reference table that the table's records are joined with."""
 
@@ -268,6 +215,25 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     on_miss: Literal["null", "drop", "dead_letter"] = "null"
     """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
     no row, or a dead letter."""
+
+
+class DedupeSpec(
+    Declared,
+    json_schema_extra={"required": ["by"]},
+):
+    """Which records of an append table are duplicates."""
+
+    by: Annotated[
+        tuple[str, ...],
+        forms.NAMES,
+        Key(lack="`dedupe` does not say which columns identify an event", remedy="write `by: [event_id]`"),
+    ]
+    """The columns that identify an event: a record whose values of them are in the table already is a duplicate, and is
+    dropped and counted. A record without a value in one of them is never a duplicate."""
+    #: None: the whole table.
+    within_s: Annotated[float | None, forms.DURATION, named("within")] = None
+    """The greatest distance between the Kafka timestamps of a duplicate and of the record that was kept: `24h`. Records
+    that are farther apart are different events; unless written, no two are."""
 
 
 class CommitSpec(Declared):

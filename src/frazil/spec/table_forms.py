@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function, import_function
-from frazil.spec.settings import METADATA_COLUMNS, PROTECT_ACTIONS, Constant, MetadataField
+from frazil.secrets import has_reference, secrets_of
+from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, section
 from frazil.spec.syntax.problems import LABEL, advice, read_each
-from frazil.spec.syntax.secrets import has_reference, secrets_of
 from frazil.spec.syntax.types import parse_type, unit_of
 from frazil.spec.syntax.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -24,9 +24,6 @@ from frazil.types import RESERVED_COLUMNS
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
 
-MIN_KEY_BYTES = 32
-"""Of the key of `protect`."""
-KEY_REMEDY = "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`"
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _MOST = 2**63
 
@@ -35,17 +32,6 @@ def _hide_unit(column: Section) -> None:
     written = column.get("type")
     if isinstance(written, Scalar) and (unit := unit_of(written.text)):
         column.hide("unit", unit)
-
-
-def _read_protect_key(node: Node, reading: Reading) -> str:
-    """Returns the text of the key, which the file only refers to."""
-    text = forms.read_text(node)
-    if not has_reference(text):
-        raise SpecError("`protect_key` is written into the file", remedy=KEY_REMEDY)
-    key = reading.secrets.resolve(text, "protect_key")
-    if len(key.encode()) < MIN_KEY_BYTES:
-        raise SpecError(f"`protect_key` is shorter than {MIN_KEY_BYTES} bytes", remedy=KEY_REMEDY)
-    return key
 
 
 def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
@@ -171,7 +157,6 @@ METADATA_SCHEMA: JsonSchema = {
     ]
 }
 METADATA = Form(METADATA_SCHEMA, read=_read_metadata)
-PROTECT_KEY = Form(forms.TEXT.schema, forms.TEXT.write, _read_protect_key)
 PROPERTIES = forms.strings(_check_table_property, has_secrets=False)
 RENAME = forms.words_by_name(
     forms.STRINGS,
@@ -188,16 +173,39 @@ UDF = Form(forms.TEXT_OR_TEXTS, read=_read_functions)
 COLUMNS = forms.by_name(
     {"anyOf": [forms.TYPE_WORD, section("column").schema]}, "`columns: {name: type}`", short="type", also=_hide_unit
 )
-PROTECT = forms.by_name(
-    {"anyOf": [{"enum": list(PROTECT_ACTIONS)}, section("protect_rule").schema]},
-    "`protect: {email: hash}`",
-    short="action",
-    as_text=True,
-)
 LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)
-EXPECT = forms.by_name(
-    {"anyOf": [forms.TEXT.schema, section("expectation").schema]},
-    '`expect: {amount_not_negative: "amount >= 0"}`',
-    short="that",
-)
+MERGE_FUNCTIONS = (
+    "latest", "latest_non_null", "first", "first_non_null", "sum", "count", "min", "max", "bool_and", "bool_or",
+    "collect_set", "collect_list",
+)  # fmt: skip
+"""The functions of `merge`."""
+ALL_COLUMNS = ""
+"""In place of a column's name: the function of every column that `merge` does not name."""
+
+
+def _merge_function(word: str) -> str:
+    if word == "distinct_sketch":
+        message = f"`{LABEL}` is `distinct_sketch`, which this version does not have"
+        raise SpecError(message, remedy="write `collect_set`, or count distinct values in a query over the table")
+    if word not in MERGE_FUNCTIONS:
+        raise SpecError(f"`{LABEL}` cannot be `{word}`", remedy=advice(word, MERGE_FUNCTIONS))
+    return word
+
+
+def _read_merge(node: Node, _: Reading) -> tuple[tuple[str, str], ...]:
+    """Reads a mapping of columns to functions, or one function for all columns."""
+    if isinstance(node, Scalar):
+        return ((ALL_COLUMNS, _merge_function(forms.read_text(node))),)
+    words = forms.entries_of(node, "`merge: {amount: sum, name: latest}`")
+    read = ((key, key) for key in words)
+    return tuple(read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False)))))
+
+
+MERGE_SCHEMA: JsonSchema = {
+    "anyOf": [
+        {"enum": list(MERGE_FUNCTIONS)},
+        {"type": "object", "additionalProperties": {"enum": list(MERGE_FUNCTIONS)}, "minProperties": 1},
+    ]
+}
+MERGE = Form(MERGE_SCHEMA, read=_read_merge)

@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from frazil.errors import SpecError
+from frazil.secrets import Secrets
 from frazil.spec.models import PipelineSpec, TableSpec
 from frazil.spec.partitioning import split_terms
 from frazil.spec.syntax.document import lines_of, parse_document
 from frazil.spec.syntax.reading import Reading
-from frazil.spec.syntax.secrets import Secrets
 from frazil.spec.syntax.units import duration_text
 from frazil.spec.tables import RULES, prepare_table
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
+from frazil.secrets import has_reference
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.forms import one_or_several, parsed_text, read_list, read_text, refuse_twice
 from frazil.spec.syntax.keys import Form, JsonSchema, describe, whole_number
 from frazil.spec.syntax.problems import LABEL, advice
-from frazil.spec.syntax.secrets import has_reference
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading

@@ -1,22 +1,23 @@
-"""Every property of Iceberg's Java FileIO classes, and what Frazil does with it where Python writes.
+"""Properties of Iceberg's Java FileIO classes that tasks obey, or that they cannot obey.
 
-Java and Python clients have different names for the same thing, and both ignore unknown names. Files would then be
-written in clear or by another identity, so an unknown name of a store is an error here.
+Java and Python clients have different names for the same thing, and both ignore unknown names. Any other property reaches
+Java's client alone; `frazil check` names those that its classes do not have, and an unknown name that has to do with
+encryption is an error, as files would be written in clear.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from frazil.errors import SpecError
 
-Treatment = Literal["honoured", "translated", "driver", "ignored", "refused", "python-only"]
-"""honoured: it has the same effect in tasks. translated: tasks get the same effect by other means. driver: the driver
-obeys it, and tasks get the result. ignored: it has no effect on objects. refused: an error. python-only: Java does not
-read it, so the pipeline file may not have it, and it is ignored where a catalog sends it.
+Treatment = Literal["honoured", "translated", "ignored", "refused"]
+"""honoured: it has the same effect in tasks. translated: tasks get the same effect by other means. ignored: it has no
+effect on files. refused: an error.
 """
 
 
@@ -40,51 +41,22 @@ def _of(treatment: Treatment, note: str, *names: str, harmless: Iterable[str] = 
     return tuple(StoreProperty(name, treatment, note, frozenset(harmless)) for name in names)
 
 
-_DRIVER = "the driver's Iceberg client uses it, and tasks get the resulting keys"
-_RELOAD = "the driver loads the table again before credentials expire"
-_TUNING = "tunes Java's client; no effect on objects"
-_AT = "write the account's address as `adls.connection-string.<host>`"
-_PYTHON = "a name of Python clients, which Iceberg's Java client does not read"
-
 S3 = (
     *_of("honoured", "the store's address", "s3.endpoint"),
     *_of("translated", "the bucket is in the path; otherwise in the host name", "s3.path-style-access"),
     *_of("honoured", "the region that requests are signed for", "client.region"),
     *_of("honoured", "the keys", "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
     *_of("honoured", "no batch begins shortly before", "s3.session-token-expires-at-ms"),
-    *_of("driver", _RELOAD, "client.refresh-credentials-endpoint", "client.refresh-credentials-enabled"),
-    *_of("driver", _DRIVER, "client.credentials-provider", "client.credentials-provider."),
-    *_of("driver", _DRIVER, "client.factory", "s3.client-factory-impl"),
-    *_of("driver", _DRIVER, "client.assume-role.arn", "client.assume-role.region"),
-    *_of("driver", _DRIVER, "client.assume-role.external-id", "client.assume-role.session-name"),
-    *_of("driver", _DRIVER, "client.assume-role.timeout-sec", "client.assume-role.tags."),
     *_of("honoured", "the encryption of every object", "s3.sse.type", "s3.sse.key"),
     *_of("translated", "computed from the key", "s3.sse.md5"),
     *_of("refused", "grant access by a bucket policy, and turn access lists of the bucket off", "s3.acl"),
     *_of("honoured", "the tags of every object", "s3.write.tags."),
     *_of("honoured", "the storage class of every object", "s3.write.storage-class"),
-    *_of(
-        "driver",
-        "Glue's catalog turns it into `s3.write.tags.`",
-        "s3.write.table-tag-enabled",
-        "s3.write.namespace-tag-enabled",
-    ),
     *_of("honoured", "with `false` tasks delete nothing either", "s3.delete-enabled"),
     *_of("translated", "tasks leave files to the removal of orphans, which tags them", "s3.delete.tags."),
-    *_of("ignored", "tasks delete objects one by one", "s3.delete.batch-size", "s3.delete.num-threads"),
     *_of("translated", "the alias takes the bucket's place; an ARN is refused", "s3.access-points."),
-    *_of("ignored", "only for ARNs, which are refused", "s3.use-arn-region-enabled"),
     *_of("translated", "another address", "s3.acceleration-enabled", "s3.dualstack-enabled"),
     *_of("translated", "SHA-256 of every object and part, which the store verifies", "s3.checksum-enabled"),
-    *_of("ignored", "tasks send neither chunked bodies nor MD5", "s3.chunked-encoding-enabled"),
-    *_of("ignored", "tasks send no checksum without `s3.checksum-enabled`", "client.legacy-md5-plugin-enabled"),
-    *_of(
-        "ignored",
-        "tasks send parts of 5 MiB",
-        "s3.multipart.num-threads",
-        "s3.multipart.part-size-bytes",
-        "s3.multipart.threshold",
-    ),
     *_of("translated", "retries and their pauses", "s3.retry.num-retries", "s3.retry.min-wait-ms"),
     *_of("translated", "retries and their pauses", "s3.retry.max-wait-ms"),
     *_of(
@@ -96,12 +68,6 @@ S3 = (
         "http-client.urlconnection.socket-timeout-ms",
     ),
     *_of("translated", "the client whose time-outs apply", "http-client.type"),
-    *_of("ignored", _TUNING, "http-client.apache.connection-acquisition-timeout-ms"),
-    *_of("ignored", _TUNING, "http-client.apache.connection-max-idle-time-ms"),
-    *_of("ignored", _TUNING, "http-client.apache.connection-time-to-live-ms"),
-    *_of("ignored", _TUNING, "http-client.apache.expect-continue-enabled", "http-client.apache.max-connections"),
-    *_of("ignored", _TUNING, "http-client.apache.tcp-keep-alive-enabled"),
-    *_of("ignored", _TUNING, "http-client.apache.use-idle-connection-reaper-enabled"),
     *_of("honoured", "the proxy", "http-client.proxy-endpoint"),
     *_of(
         "refused",
@@ -121,78 +87,25 @@ S3 = (
         "s3.remote-signing-enabled",
         harmless=("false",),
     ),
-    *_of("ignored", "only for remote signing, which is refused", "s3.signer.", "signer.uri", "signer.endpoint"),
-    *_of("ignored", "only for remote signing, which is refused", "rest.remote-signing."),
     *_of("refused", "use a role or vended credentials", "s3.access-grants.enabled", harmless=("false",)),
-    *_of("ignored", "only with S3 Access Grants, which are refused", "s3.access-grants.fallback-to-iam"),
     *_of(
         "refused", "name the bucket's region in `client.region`", "s3.cross-region-access-enabled", harmless=("false",)
     ),
-    *_of("ignored", "tasks list no objects", "s3.directory-bucket.list-prefix-as-directory"),
-    *_of("ignored", _TUNING, "s3.staging-dir", "s3.preload-client-enabled", "s3.crt.", "s3.analytics-accelerator."),
-    *_of("python-only", "write `client.region`", "s3.region"),
-    *_of("python-only", "write `s3.secret-access-key`", "client.secret-access-key"),
-    *_of("python-only", "write `s3.session-token`", "client.session-token"),
-    *_of(
-        "python-only",
-        "write `client.credentials-provider:"
-        " software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider`, with AWS_PROFILE",
-        "client.profile-name",
-        "s3.profile-name",
-    ),
-    *_of(
-        "python-only",
-        "write `client.credentials-provider: software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider`",
-        "s3.anonymous",
-    ),
-    *_of("python-only", "write `client.factory` and `client.assume-role.arn`", "s3.role-arn", "client.role-arn"),
-    *_of("python-only", "write `client.assume-role.session-name`", "s3.role-session-name", "client.role-session-name"),
-    *_of("python-only", "write `http-client.apache.connection-timeout-ms`", "s3.connect-timeout"),
-    *_of("python-only", "write `http-client.apache.socket-timeout-ms`", "s3.request-timeout"),
-    *_of("python-only", "write `http-client.proxy-endpoint`", "s3.proxy-uri"),
-    *_of("python-only", "write `s3.path-style-access`", "s3.force-virtual-addressing"),
-    *_of("python-only", "write `client.region`", "s3.resolve-region"),
-    *_of("python-only", "write `s3.retry.num-retries`", "s3.retry-strategy-impl"),
-    *_of("python-only", "write `s3.sse.type`", "s3.server-side-encryption"),
-    *_of("python-only", "write `s3.sse.key`", "s3.sse-kms-key-id"),
-    *_of("python-only", "let the catalog vend credentials", "s3.signer"),
 )
 
 GCS = (
     *_of("honoured", "the token", "gcs.oauth2.token"),
     *_of("honoured", "no batch begins shortly before", "gcs.oauth2.token-expires-at"),
-    *_of(
-        "driver",
-        _RELOAD,
-        "gcs.oauth2.refresh-credentials-endpoint",
-        "gcs.oauth2.refresh-credentials-enabled",
-    ),
     *_of("translated", "requests are not signed", "gcs.no-auth"),
-    *_of(
-        "driver",
-        _DRIVER,
-        "gcs.impersonate.service-account",
-        "gcs.impersonate.delegates",
-        "gcs.impersonate.scopes",
-        "gcs.impersonate.lifetime-seconds",
-    ),
     *_of("honoured", "the encryption of every object", "gcs.encryption-key"),
     *_of("honoured", "the same key: another one is refused", "gcs.decryption-key"),
     *_of("honoured", "the project that pays for requests", "gcs.user-project"),
     *_of("honoured", "the store's address", "gcs.service.host"),
-    *_of("ignored", "only for buckets, which Frazil does not create", "gcs.project-id"),
-    *_of("ignored", _TUNING, "gcs.channel.read.chunk-size-bytes", "gcs.channel.write.chunk-size-bytes"),
-    *_of("ignored", _TUNING, "gcs.delete.batch-size", "gcs.client-lib-token", "gcs.analytics-core."),
-    *_of("python-only", "write `gcs.user-project`", "gcs.requester-pays"),
-    *_of("python-only", "write `gcs.service.host`", "gcs.endpoint"),
-    *_of("python-only", _PYTHON, "gcs.consistency", "gcs.cache-timeout", "gcs.session-kwargs", "gcs.version-aware"),
-    *_of("python-only", _PYTHON, "gcs.default-bucket-location"),
 )
 
 ADLS = (
     *_of("honoured", "the SAS token of the account, which is named by its host", "adls.sas-token."),
     *_of("honoured", "no batch begins shortly before", "adls.sas-token-expires-at-ms."),
-    *_of("driver", _RELOAD, "adls.refresh-credentials-endpoint", "adls.refresh-credentials-enabled"),
     *_of(
         "translated",
         "the account's address, as an URL, which Java takes it for; a SAS token where it has a query",
@@ -206,29 +119,12 @@ ADLS = (
         "adls.token-credential-provider",
         "adls.token-credential-provider.",
     ),
-    *_of("ignored", _TUNING, "adls.read.block-size-bytes", "adls.write.block-size-bytes"),
-    *_of("ignored", "only for table encryption, which is refused", "azure.keyvault."),
-    *_of(
-        "python-only",
-        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID where Frazil starts",
-        "adls.client-id",
-        "adls.client-secret",
-        "adls.tenant-id",
-    ),
-    *_of("python-only", "write `adls.auth.shared-key.account.name`", "adls.account-name"),
-    *_of("python-only", "write `adls.auth.shared-key.account.key`", "adls.account-key"),
-    *_of("python-only", "write `adls.sas-token.<host>`, the account's host", "adls.sas-token"),
-    *_of("python-only", _AT, "adls.connection-string", "adls.account-host"),
-    *_of("python-only", _AT, "adls.blob-storage-authority", "adls.dfs-storage-authority"),
-    *_of("python-only", _AT, "adls.blob-storage-scheme", "adls.dfs-storage-scheme"),
-    *_of("python-only", _PYTHON, "adls.anon", "adls.credential"),
 )
 
 OSS = (
     *_of("honoured", "the store's address", "oss.endpoint"),
     *_of("honoured", "the keys", "client.access-key-id", "client.access-key-secret", "client.security-token"),
     *_of("refused", "write `client.access-key-id` and `client.access-key-secret`", "client.factory-impl"),
-    *_of("ignored", _TUNING, "oss.staging-dir"),
 )
 
 HADOOP = (
@@ -240,7 +136,6 @@ HADOOP = (
         "dfs.",
         "hadoop.",
     ),
-    *_of("python-only", "name the cluster in `catalog.warehouse`, as hdfs://HOST:PORT/PATH", "hdfs."),
 )
 
 OBJECT_STORES_OF_HADOOP = (
@@ -323,11 +218,6 @@ HDFS = (
 )
 """Hadoop's settings that decide something about files: the first that matches a name describes it. Tasks get no other."""
 
-FILE_IO = (
-    *_of("ignored", "a property of Hive's catalog", "client.pool.cache.eviction-interval-ms"),
-    *_of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl"),
-)
-
 TABLE = (
     *_of("honoured", "where data files are", "write.data.path"),
     *_of("honoured", "the names of data files", "write.object-storage.enabled"),
@@ -345,25 +235,26 @@ STORES: Mapping[str, tuple[StoreProperty, ...]] = {
     "Azure Data Lake Storage": ADLS,
     "Alibaba Cloud OSS": OSS,
     "HDFS and Hadoop's file systems": HADOOP,
-    "Other": FILE_IO,
 }
 """The properties of catalogs, by store."""
 
+_OF_JAVA = (
+    "client.credentials-provider", "client.factory", "client.assume-role.", "client.refresh-credentials-",
+    "client.legacy-md5-plugin-enabled", "client.pool.cache.eviction-interval-ms", "s3.client-factory-impl",
+    "s3.write.table-tag-enabled", "s3.write.namespace-tag-enabled", "s3.delete.", "s3.use-arn-region-enabled",
+    "s3.chunked-encoding-enabled", "s3.multipart.", "http-client.apache.", "s3.signer.", "signer.uri", "signer.endpoint",
+    "s3.access-grants.", "s3.directory-bucket.", "s3.staging-dir", "s3.preload-client-enabled", "s3.crt.",
+    "s3.analytics-accelerator.", "gcs.oauth2.refresh-credentials-", "gcs.impersonate.", "gcs.project-id", "gcs.channel.",
+    "gcs.delete.", "gcs.client-lib-token", "gcs.analytics-core.", "adls.refresh-credentials-", "adls.read.block-size-bytes",
+    "adls.write.block-size-bytes", "azure.keyvault.", "oss.staging-dir",
+)  # fmt: skip
+"""What the names of properties begin with that the driver's client obeys, tasks getting the result, or that only tune it."""
 _PREFIXES = (
-    "s3.",
-    "client.",
-    "http-client.",
-    "signer.",
-    "gcs.",
-    "adls.",
-    "azure.",
-    "oss.",
-    "fs.",
-    "dfs.",
-    "hadoop.",
-    "hdfs.",
+    "s3.", "client.", "http-client.", "signer.", "gcs.", "adls.", "azure.", "oss.", "fs.", "dfs.", "hadoop.", "hdfs.",
     "frazil.",
-)
+)  # fmt: skip
+_NEVER_UNKNOWN = re.compile(r"^frazil\.|(?<![a-z])(?:sse|acl)(?![a-z])|crypt|kms")
+"""What names have that are refused where they are unknown: of encryption, and Frazil's own, which tasks would obey."""
 _OF_HOSTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.", "adls.connection-string.")
 _MAY_BE_EMPTY = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", ".tags.")
 _KNOWN = tuple(store_property for store in STORES.values() for store_property in store)
@@ -372,19 +263,29 @@ _FAMILIES = tuple(store_property for store_property in _KNOWN if store_property.
 
 
 def property_of(name: str) -> StoreProperty | None:
-    """Returns the description of a property; None for one that concerns no store, or is unknown."""
+    """Returns the description of a property; None for one that concerns no store, or that tasks do not follow."""
     return _EXACT.get(name) or next((family for family in _FAMILIES if family.matches(name)), None)
+
+
+def is_of_store(name: str) -> bool:
+    """Whether the name is like that of a property of a store."""
+    return name.strip().lower().startswith(_PREFIXES)
+
+
+def is_known(name: str) -> bool:
+    """Whether the property is one that tasks, or the driver's client, follow or refuse."""
+    return property_of(name) is not None or name.startswith(_OF_JAVA)
 
 
 def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
     """Checks a property of a catalog. is_sent: it is not from the pipeline file, but the catalog sends it.
 
-    Raises: SpecError for a property that tasks cannot obey, and for an unknown one of a store.
+    Raises: SpecError for a property that tasks cannot obey, and for an unknown one of a store's encryption.
     """
     store_property = property_of(name)
     if store_property is None:
-        if name.strip().lower().startswith(_PREFIXES):
-            raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=_advice(name))
+        if is_of_store(name) and not is_known(name) and _NEVER_UNKNOWN.search(name.strip().lower()):
+            raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=nearest_property(name))
         return
     if store_property.treatment == "refused" and value.lower() not in store_property.harmless:
         raise refusal(store_property, name)
@@ -392,8 +293,6 @@ def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
         return
     if not value.strip() and not store_property.name.endswith(_MAY_BE_EMPTY):
         raise SpecError(f"`{name}` is empty", remedy="write its value, or remove it")
-    if store_property.treatment == "python-only":
-        raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=store_property.note)
     if store_property.name in _OF_HOSTS and "." not in name.removeprefix(store_property.name):
         raise SpecError(
             f"`{name}` names an account, where Iceberg's Java client looks for its host",
@@ -452,6 +351,7 @@ def refusal(store_property: StoreProperty, name: str) -> SpecError:
     return SpecError(f"`{name}` cannot be obeyed by the tasks that write data files", remedy=store_property.note)
 
 
-def _advice(name: str) -> str:
+def nearest_property(name: str) -> str:
+    """Returns the remedy for a property of a store that is unknown."""
     close = difflib.get_close_matches(name.strip().lower(), _EXACT, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else "remove it: no store has it"

@@ -12,9 +12,9 @@ from pyiceberg.types import LongType, StringType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT
 from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
@@ -219,8 +219,8 @@ def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelo
 def test_values_that_do_not_fit_are_stored_where_the_table_rescues() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = read_changes(LOG, debezium("c", after={"id": "x", "v": "a"}), reading=reading)
-    assert changes.decoded.rescued is not None
-    (rescued,) = changes.decoded.rescued.to_pylist()
+    assert changes.rescued is not None
+    (rescued,) = changes.rescued.to_pylist()
     assert list(json.loads(rescued)) == ["after.id"]
 
 

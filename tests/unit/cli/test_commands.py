@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from frazil.cli.commands import COMMANDS, GROUPS
+from frazil.cli.commands import GROUPS, every_command
 from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 from frazil.runtime.machine import Check
@@ -15,12 +17,12 @@ from frazil.spec import json_schema
 
 
 def test_every_command_of_the_table_can_be_loaded() -> None:
-    written = [command for command in COMMANDS if _file(command.target).exists()]
-    assert [command.load().__name__ for command in written] == [command.target.split(":")[1] for command in written]
+    commands = every_command()
+    assert [command.load().__name__ for command in commands] == [command.target.split(":")[1] for command in commands]
 
 
 def test_every_group_of_the_table_is_described() -> None:
-    assert {command.name.split()[0] for command in COMMANDS if " " in command.name} == set(GROUPS)
+    assert {command.name.split()[0] for command in every_command() if " " in command.name} == set(GROUPS)
 
 
 def test_schema_prints_the_schema_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,3 +120,11 @@ def test_a_table_is_drawn_for_people_only(capsys: pytest.CaptureFixture[str]) ->
 
 def _file(target: str) -> Path:
     return Path("src", *target.partition(":")[0].split(".")).with_suffix(".py")
+
+
+def test_help_imports_nothing_that_only_commands_need() -> None:
+    heavy = ("confluent_kafka", "numba", "numpy", "pyarrow", "pydantic", "pyiceberg", "pyspark", "structlog")
+    program = "import sys; from frazil.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "dead-letters" in ended.stdout
+    assert not set(heavy) & set(ended.stderr.split())

@@ -11,8 +11,8 @@ import warnings
 import pytest
 import structlog
 
-from frazil.cli.logging import LogFormat, LogLevel, configure_logging
-from frazil.cli.output import Json, Redaction
+from frazil.cli.logging import configure_logging
+from frazil.cli.output import Json, LogFormat, LogLevel, Redaction
 
 SECRET = 'pa"ss\\w/ord'
 

@@ -24,6 +24,10 @@ BY_PEOPLE: Mapping[str, str] = {
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
+    "write one of --override, --discard and --to": _ARGUMENT,
+    "write the rows again in one commit, such as `INSERT OVERWRITE ….`branch_…` SELECT * FROM ….`branch_…`` in Spark": (
+        _OTHERS
+    ),
     "run the pipeline first": _WAIT,
     "produce records first": _WAIT,
     "make the file writable": _SERVICE,
@@ -43,7 +47,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,
     "write a regular expression for the name, between slashes": (
-        "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
+        "unit/stages/protect/test_settings.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),
     "allow this user to DESCRIBE the cluster": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,

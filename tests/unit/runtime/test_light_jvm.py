@@ -10,8 +10,8 @@ import threading
 import pytest
 from py4j.java_gateway import GatewayParameters
 
-from frazil.cli.logging import LogFormat, LogLevel, configure_logging
-from frazil.cli.output import Redaction
+from frazil.cli.logging import configure_logging
+from frazil.cli.output import LogFormat, LogLevel, Redaction
 from frazil.runtime.light_jvm import Gateway
 
 

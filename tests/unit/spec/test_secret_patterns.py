@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.spec.syntax.secrets import Secrets, is_secret_key, secrets_in, secrets_of
+from frazil.secrets import Secrets, is_secret_key, secrets_in, secrets_of
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 _PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"

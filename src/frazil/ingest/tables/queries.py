@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -25,7 +26,6 @@ from frazil.ingest.tables.schema_changes import (
     query_adder,
     refuse_lost_columns,
     refuse_taken_names,
-    refuse_unprotected,
     rejecting_taken_names,
     same_table,
     waiting_for_fields,
@@ -35,8 +35,8 @@ from frazil.ingest.tables.settings import (
     metadata_in_query,
     own_columns,
     program_of,
-    protection_of,
     query_columns,
+    with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
@@ -49,24 +49,21 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
-from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart, spark_columns
+from frazil.process.program import Call, Expression, Field, Program, Project, SparkPart, spark_columns
 from frazil.process.program import origins_of as origins_of_columns
-from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import NoFieldLeft, Steps, compile_steps
-from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled
-from frazil.schema.parts import Path
 from frazil.spec import TableSpec
-from frazil.spec.settings import ExpectationSpec
 from frazil.spec.steps import metadata_names
-from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.stages.notes import StageNote
+from frazil.stages.stage import Origins, RowCondition, TableStage
+from frazil.stages.table import table_stages
+from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
-
-PROTECT_KEY_ID = "protect-key-id"
-"""Property of a protected table: the id of the key of its newest rows."""
 
 Read = TypeVar("Read")
 
@@ -87,8 +84,10 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
-    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
-        """Returns the table's expectations for rows with these columns.
+    def conditions(
+        self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
+    ) -> tuple[tuple[str, Expression], ...]:
+        """Returns conditions of the table's stages for rows with these columns, by name.
 
         Raises: as `analyse`.
         """
@@ -109,7 +108,7 @@ class SparkQueries:
         #: By the Python functions that queries may call.
         self._catalysts: dict[tuple[Function, ...], Catalyst] = {}
         self._known: dict[tuple[str, str], Query] = {}
-        self._expectations: dict[tuple[str, str], tuple[Expectation, ...]] = {}
+        self._conditions: dict[tuple[str, str], tuple[tuple[str, Expression], ...]] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
@@ -130,33 +129,30 @@ class SparkQueries:
                 check_query(spec.query.select, catalyst.parse(spec.query.select), catalyst.functions)
             _check_conditions(spec, catalyst)
 
-    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+    def conditions(
+        self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
+    ) -> tuple[tuple[str, Expression], ...]:
         """See Queries."""
-        place = repr((spec.query.udf, spec.query.expect)), rows.model_dump_json()
+        place = repr((spec.query.udf, conditions)), rows.model_dump_json()
         with self._lock:
-            if place not in self._expectations:
-                self._expectations[place] = tuple(
-                    self._expectation(spec, expectation, rows)
-                    for expectation in spec.query.expect
-                    if expectation.is_of_rows
-                )
-            return self._expectations[place]
+            if place not in self._conditions:
+                analysed = ((condition.name, self._condition(spec, condition, rows)) for condition in conditions)
+                self._conditions[place] = tuple(analysed)
+            return self._conditions[place]
 
-    def _expectation(self, spec: TableSpec, expected: ExpectationSpec, rows: Schema) -> Expectation:
-        where = f"{spec.name}, expect.{expected.name}"
+    def _condition(self, spec: TableSpec, declared: RowCondition, rows: Schema) -> Expression:
+        where = f"{spec.name}, {declared.place}"
         try:
             with waiting_for_fields(spec, where, may_come=not spec.query.select or "*" in spec.query.select):
-                condition = analyse_condition(self._catalyst(spec.query.udf), expected.that, rows, expected.name)
+                condition = analyse_condition(self._catalyst(spec.query.udf), declared.text, rows, declared.name)
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
-        _refuse_outside(condition.outside, where, _EXPECT_REMEDY)
+        _refuse_outside(condition.outside, where, declared.remedy)
         assert condition.stage is not None
-        # A share is judged when all tasks have reported.
-        action = expected.action if expected.at_most is None else "warn"
-        expectation = Expectation(expected.name, condition.stage.condition, expected.that, action)
-        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _EXPECT_REMEDY)
-        return expectation
+        expression = condition.stage.condition
+        _refuse_unproven(Program((), (), conditions=((declared.name, expression),)), where, declared.remedy)
+        return expression
 
     def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
         """See Queries."""
@@ -197,7 +193,6 @@ def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
 
 
 _OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
-_EXPECT_REMEDY = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
 
 
 def _refuse_outside(outside: Outside | None, where: str, remedy: str) -> None:
@@ -297,9 +292,11 @@ class QueryTables:
         with naming_in_query(table.spec), waiting_for_fields(table.spec, table.name):
             schema = new_schema(columns_with_query(table.spec, query).items())
             if not schema.fields:  # Steps have refused it.
-                raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
+                settings = " and ".join(f"`{note.setting}`" for note in query.notes)
+                raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
+        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
@@ -346,7 +343,7 @@ class QueryTables:
         state = table.state
         assert state is not None
         table.schema.query = None
-        self._note_key(table, state)
+        self._note_marks(table, state)
         records = table.records.state
         if RECORDS_SCHEMA not in state.marks or records is None:
             return state
@@ -388,34 +385,29 @@ class QueryTables:
         fields = Schema(*(field for field in records.fields if field.name not in own))
         self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
         state = loaded(self._catalog, table.name)
-        self._note_key(table, state)
+        self._note_marks(table, state)
         return state
 
-    def _note_key(self, table: Table, state: TableState) -> None:
-        """Keeps the id of the key of `protect` in the table.
+    def _note_marks(self, table: Table, state: TableState) -> None:
+        """Keeps in the table what its stages are to find there later.
 
-        Raises: SpecError for another key where rows are found by a hash.
+        Raises: SpecError for what must not change.
         """
-        protection, key_id = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
-        if protection is None or key_id == protection.key.id:
-            return
-        if key_id is not None and table.spec.changes.mode == "upsert" and _is_key_hashed(table, protection):
-            raise SpecError(
-                f"the table's keys are hashed with the key {key_id}, and `protect_key` is the key {protection.key.id}",
-                remedy="give it the old `protect_key`, or the table a new name",
-                where=table.name,
-            )
-        self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
+        for stage in table_stages(table.spec):
+            for mark, value in stage.new_marks(table.spec, state.marks, partial(_key_columns, table)).items():
+                self._catalog.mark(table.name, mark, value)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
-        # Rescued values are beside the columns of the records.
-        fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
-        protection, stage = protection_of(table.spec), None
-        if protection is not None:
-            origins = field_origins(table, fields)
-            stage = protecting(fields, protection, origins)
-        seen = fields if stage is None else protected_schema(fields, stage)
+        fields = Schema(*(field for field in whole.fields if field.name not in EXTRA_COLUMNS))
+        stages = table_stages(table.spec)
+        origins = field_origins(table, fields) if stages else {}
+        seen, projects, notes = fields, list[Project](), list[StageNote]()
+        for stage in stages:
+            if (before := stage.before_query(seen, origins)) is not None:
+                projects.append(before[0])
+                notes.append(before[1])
+                seen = _behind(seen, before[0])
         self._references.refresh(table, {})
         with waiting_for_fields(table.spec, table.name):
             lookups = [
@@ -428,58 +420,59 @@ class QueryTables:
             raise _no_spark(table)
         else:
             query = self._queries.analyse(table.spec, seen)
-            if protection is not None:
-                refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
+            for stage in stages:
+                stage.check_query(table.spec, query, fields, origins)
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
-        if protection is not None and stage is not None:
-            named = protected_fields(fields, protection, origins)
-            query = replace(query, program=_behind(stage, program_of(query)), protected=named)
-        return self._expecting(table, query)
+        for project in reversed(projects):
+            query = replace(query, program=_with_project(project, program_of(query)))
+        return self._judged(table, replace(query, notes=tuple(notes)), stages)
 
-    def _expecting(self, table: Table, query: Query) -> Query:
-        """Returns the query with what its rows are expected to meet."""
-        if not table.spec.query.judges_rows:
+    def _judged(self, table: Table, query: Query, stages: Iterable[TableStage]) -> Query:
+        """Returns the query with the conditions by which stages judge its rows."""
+        conditions = [condition for stage in stages for condition in stage.conditions()]
+        if not conditions:
             return query
         if self._queries is None:
             raise _no_spark(table)
-        expectations = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
-        return replace(query, program=replace(program_of(query), expectations=expectations))
+        analysed = self._queries.conditions(table.spec, new_schema(query_columns(query).items()), conditions)
+        return replace(query, program=replace(program_of(query), conditions=analysed))
 
 
 def _no_spark(table: Table) -> SpecError:
     return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
 
 
-def _behind(stage: Project, program: Program) -> Program:
-    """Returns the program for records that `stage` protects."""
+def _with_project(stage: Project, program: Program) -> Program:
+    """Returns the program for records whose columns `stage` replaces before it."""
     part = program.spark_part
     if part is not None:
         carried = tuple((value.name, value) for value in part.values)
         inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
         stage, program = (
-            Project((*stage.columns, *carried)),
+            replace(stage, columns=(*stage.columns, *carried)),
             replace(program, spark_part=replace(part, inputs=inputs)),
         )
     return replace(program, stages=(stage, *program.stages))
 
 
-def _is_key_hashed(table: Table, protection: Protection) -> bool:
+def _key_columns(table: Table) -> Sequence[str]:
+    """Returns the columns that identify the rows of an upsert table; none while they are not known."""
     changes = target_of(table).changes
-    names = changes.key_columns if changes is not None else ()
-    return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
+    return changes.key_columns if changes is not None else ()
 
 
-def field_origins(table: Table, fields: Schema) -> dict[str, Path | None]:
-    """Returns the field that feeds each column of the records, where it has another name; None for metadata."""
+def field_origins(table: Table, fields: Schema) -> Origins:
+    """Returns the field that feeds each column of the records, as `TableTarget.origins`."""
     source = target_of(table, fields).source
     assert source is not None
-    return origins_of(source)
+    return source.origins
 
 
 def _unchanged(table: Table, seen: Schema) -> Query:
-    """Returns the query of a table whose rows are its records, as they are behind `protect` and `lookup`."""
+    """Returns the query of a table whose rows are its records, as they are behind stages and `lookup`."""
     kept = [field for field in seen.fields if field.name not in own_columns(table.spec)]
     columns = tuple(Column(field.name, field.field_type, False, frozenset(((field.name,),))) for field in kept)
     output = tuple(Field(field.name, arrow_type(field.field_type)) for field in kept)
@@ -500,8 +493,8 @@ def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
                 )
 
 
-def protected_schema(fields: Schema, stage: Project) -> Schema:
-    """Returns the fields as a query sees them behind `protect`."""
+def _behind(fields: Schema, stage: Project) -> Schema:
+    """Returns the fields as a query sees them behind `stage`."""
     ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
     kinds = {
         name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)

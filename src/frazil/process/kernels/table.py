@@ -13,16 +13,16 @@ from frazil.process.kernels import (
     functions,
     hashes,
     nested,
-    protect,
     text,
     time,
 )
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Program, calls_in, expressions_of
+from frazil.stages.protect import kernels as protect
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark, functions)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, by_spark, protect, functions)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""
@@ -51,7 +51,7 @@ def reason(program: Program) -> str | None:
     """Returns why tasks cannot evaluate a program by themselves: its first expression that is outside the table; None
     where they can.
     """
-    judged = (expectation.condition for expectation in program.expectations)
+    judged = (condition for _, condition in program.conditions)
     for expression in itertools.chain(*map(expressions_of, program.stages), judged):
         for call in calls_in(expression):
             why_not = objection(call)

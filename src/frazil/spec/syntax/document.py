@@ -16,7 +16,8 @@ from typing import Any, Literal
 import yaml
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.problems import place
+from frazil.secrets import Secrets, is_reference, is_secret_key, variables_of
+from frazil.spec.syntax.problems import LABEL, place
 
 LIMIT_BYTES = 2 * 1024 * 1024
 LIMIT_NODES = 200_000
@@ -99,6 +100,24 @@ def kind_of(text: str) -> Kind:
     """What YAML takes a text without quotes for."""
     tag: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return _KINDS.get(tag, "text")
+
+
+def filled(scalar: Scalar, secrets: Secrets) -> Scalar:
+    """The value of a setting that is not a secret, with the variables that it refers to. A value that is one reference and
+    nothing else is what YAML takes the variable's text for.
+
+    Raises: SpecError for a variable that is not set, or whose name is that of a secret.
+    """
+    names = variables_of(scalar.text)
+    if not names:
+        return scalar
+    hidden = next((name for name in names if is_secret_key(name)), None)
+    if hidden is not None:
+        message = f"the variable `{hidden}` holds a secret, as its name shows, and `{LABEL}` is shown to everyone"
+        raise SpecError(message, remedy="write the value itself, or give the variable another name")
+    text = secrets.filled(scalar.text)
+    kind = kind_of(text) if is_reference(scalar.text) else scalar.kind
+    return replace(scalar, text=text, kind=kind, variable=names[0])
 
 
 def parse_value(text: str, path: Path, line: int) -> Node:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from frazil.secrets import Secrets
 from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Declared, Key, describe, keys_of
 from frazil.spec.syntax.problems import LABEL, NAME, Mistake, Mistakes, Problems, advice, nearest
-from frazil.spec.syntax.secrets import Secrets
 
 _Spec = TypeVar("_Spec", bound=Declared)
 _Loc = tuple[str | int, ...]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from frazil.secrets import MASK, has_reference, is_secret_key, secrets_of
 from frazil.spec.syntax.document import HIDDEN, Items, Node, Scalar, Section, kind_of
 from frazil.spec.syntax.environments import ENVIRONMENTS, Overridden, Overrides
 from frazil.spec.syntax.problems import OptionLine, place
-from frazil.spec.syntax.secrets import MASK, has_reference, is_secret_key, secrets_of
 
 _INDENT = "  "
 _SIGNS = tuple("-?:,[]{}#&*!|>'\"%@`~ ")

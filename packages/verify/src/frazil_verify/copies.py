@@ -1,0 +1,150 @@
+"""Proves that tables are what their topics make, for `frazil verify`.
+
+A copy of each is made from the topic, up to the table's own progress, in a catalog of its own, and compared row by row.
+
+A batch is a pure function of what it reads, so a copy that is read in other batches has the same rows. A copy commits
+nothing to the pipeline's catalog, and writes nothing to Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from frazil.catalog.port import Catalog
+from frazil.ingest.tables.table import Table
+from frazil.kafka.port import Partition, Source, TopicDescription
+from frazil.spec import PipelineSpec
+from frazil.spec.connections import CatalogSpec
+
+
+@dataclass
+class Copies:
+    """Tables whose copies are made in one run: none of them has read further in a partition than another."""
+
+    tables: list[Table] = field(default_factory=list)
+    #: The offset up to which each partition is read.
+    goal: dict[Partition, int] = field(default_factory=dict)
+
+    def takes(self, goal: Mapping[Partition, int]) -> bool:
+        """Whether a table with this goal can be copied in the same run."""
+        return all(self.goal.get(partition, end) == end for partition, end in goal.items())
+
+
+def plan_copies(tables: Iterable[Table]) -> list[Copies]:
+    """Returns the runs that copy loaded tables with progress."""
+    runs: list[Copies] = []
+    for table in tables:
+        goal = {
+            (topic, partition): end for topic, ends in table.progress.offsets.items() for partition, end in ends.items()
+        }
+        run = next((candidate for candidate in runs if candidate.takes(goal)), None)
+        if run is None:
+            runs.append(run := Copies())
+        run.tables.append(table)
+        run.goal |= goal
+    return runs
+
+
+def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
+    """Loads a table; returns why its topics cannot prove it, and an empty text where they can."""
+    spec, state = table.spec, catalog.load(table.name)
+    table.state = state
+    if state is None or not state.progress.offsets:
+        return "it has no progress yet"
+    if spec.route is not None:
+        return "it belongs to a route"
+    if spec.query.lookup:
+        return "its rows were joined with older versions of reference tables"
+    if spec.source.start.kind == "latest":
+        return "`start: latest` does not say which record was its first"
+    topics = source.topics(lambda topic: topic in state.progress.offsets)
+    for topic, topic_id in sorted(state.progress.topic_ids.items()):
+        if topic not in topics:
+            return f"the topic {topic} does not exist any more"
+        if topics[topic].id != topic_id:
+            return f"the topic {topic} was deleted and created again"
+    return ""
+
+
+def has_lost_records(table: Table, source: Source) -> bool:
+    """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
+    ends, spec = table.progress.offsets, table.spec
+    keeps_rows = (
+        spec.changes.mode == "append" or spec.changes.deletes == "soft"
+    )  # Otherwise compaction deletes what has no row any more.
+    if keeps_rows and source.compacted(ends.keys()):
+        return True
+    begins = source.beginnings([(topic, partition) for topic, partitions in ends.items() for partition in partitions])
+    return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
+
+
+def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
+    """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files."""
+    tables = tuple(
+        table.spec.model_copy(
+            update={
+                "location": None,
+                "properties": {},
+                "partition_by": None,
+                "sort_by": None,
+                **{name: stage.of_copy() for name, stage in table.spec.stage_settings.items()},
+                "dead_letters": table.spec.bad_records.dead_letters.model_copy(update={"table": None, "topic": None}),
+            }
+        )
+        for table in copies.tables
+    )
+    catalog = CatalogSpec(uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=f"{folder}/warehouse")
+    own = {"catalog": catalog, "state_dir": folder, "tables": tables, "topics": (), "namespace": None, "routes": ()}
+    own["follows_topic_keys"] = False
+    return spec.model_copy(update=own)
+
+
+class UpTo:
+    """A source that ends at the goal of copies."""
+
+    def __init__(self, source: Source, goal: Mapping[Partition, int]) -> None:
+        self._source = source
+        self._goal = goal
+
+    def cluster_id(self) -> str:
+        """See Source."""
+        return self._source.cluster_id()
+
+    def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """See Source."""
+        return self._source.topics(wanted)
+
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        """See Source."""
+        return self._source.described(names)
+
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        """See Source."""
+        return self._source.topic_keys(control_topic)
+
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        """See Source."""
+        return self._source.compacted(names)
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """See Source; the beginning for a partition that no table has read."""
+        ends = self._source.ends(partitions)
+        first = self._source.beginnings(ends)
+        return {
+            partition: max(first.get(partition, 0), min(end, self._goal.get(partition, 0)))
+            for partition, end in ends.items()
+        }
+
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """See Source; nothing behind the goal counts."""
+        return self.ends(partitions)
+
+    def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """See Source."""
+        return self._source.beginnings(partitions)
+
+    def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        """See Source."""
+        return self._source.at_time(times)
