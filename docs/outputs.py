@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from frazil.cases.compare import Verdict
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.maintenance.health import TableHealth
 from frazil.ops.check import Finding
@@ -206,6 +207,11 @@ TRY = Document(
         "records": ("list", "The records, in the order of their timestamps."),
     },
 )
+TEST = Document(
+    "frazil test: cases[]",
+    "The document also has `ok`, which is true when the exit code is 0.",
+    {**keys_of(Verdict), "ok": ("boolean", "Whether everything is as expected, or was updated.")},
+)
 TRIED_RECORD = Document(
     "frazil try: records",
     "",
@@ -303,7 +309,7 @@ SIZE = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, PUBLISHING, FAILED_AUDIT, WATERMARK,
-    RUN, PLAN, CHECK, SIZE, ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    RUN, PLAN, CHECK, SIZE, ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TEST, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

@@ -17,10 +17,13 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.memory_table import MemorySnapshot
+from frazil.decode.limits import plain_columns
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.workers import Done
 from frazil.ingest.plan import read_once
+from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tasks.isolate import Found, load_found, search
+from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
 from frazil.kafka.fetch.columns import LEFT_OUT
@@ -107,14 +110,18 @@ class MemoryJobs:
 
     parallelism = 1
 
-    def __init__(self, source: MemorySource, batch_size: int = 20_000, tasks: int = 1) -> None:
+    def __init__(
+        self, source: MemorySource, batch_size: int = 20_000, tasks: int = 1, queries: Queries | None = None
+    ) -> None:
+        """queries: computes what Spark would compute of queries; None where no query has such a part."""
         self._source = source
+        self._queries = queries
         self._batch_size = batch_size
         self._tasks = tasks
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002
-        """See JobRunner. Raises SpecError where Spark computes a part of a query: there is no Spark."""
-        if job.spark_part is not None:
+        """See JobRunner. Raises SpecError where Spark computes a part of a query, and nothing does so in its place."""
+        if job.spark_part is not None and self._queries is None:
             remedy = "use functions that tasks compute themselves, or test the table with Spark"
             raise SpecError(f"there is no Spark to compute {job.spark_part.reason}", remedy=remedy)
         columns = source_columns(job)
@@ -122,10 +129,19 @@ class MemoryJobs:
         most = most_value_bytes(job)
         records = list(chain.from_iterable(self._read(r, columns, most) for r in read_once(batches)))
         share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
+        records = [self._with_spark_values(job, batch) for batch in records]
         for start in range(0, max(1, len(records)), share):
             for answer in run_task(job, iter(records[start : start + share])):
                 reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
+
+    def _with_spark_values(self, job: Job, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if job.spark_part is None or self._queries is None or not batch.num_rows:
+            return batch
+        inputs = inputs_of(job.all_targets[0], job.only_topic or "", plain_columns(batch))
+        for name, values in self._queries.values(job.spark_part, inputs, batch.num_rows).items():
+            batch = batch.append_column(name, values)
+        return batch
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See JobRunner."""

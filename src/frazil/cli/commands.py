@@ -87,6 +87,7 @@ COMMANDS = (
     Command("publish", "frazil.cli.publish:publish", "Show readers what a table's branch has, if its audits hold."),
     Command("watermark", "frazil.cli.publish:watermark", "Print up to when what readers see of a table is complete."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
+    Command("test", "frazil.cli.cases:command", "Play cases of the pipeline that are files, without a broker."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("size", "frazil.cli.size:command", "Estimate cores, memory, requests and price of a load."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),

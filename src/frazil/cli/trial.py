@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from frazil.api.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
+from frazil.cases.play import table_of
+from frazil.cases.recording import Mask, record_cases
+from frazil.cases.suite import Suite
+from frazil.cases.tried_input import try_input
+from frazil.cli.cases import queries_when_needed
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
+from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import bytes_document
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
 from frazil.ops.tried_record import TriedRecord
 from frazil.printable import plain, plural
+from frazil.secrets import Secrets
+from frazil.spec import PipelineSpec, load_spec
 
 FAILED = 4
 _SHOWN = 400
@@ -33,11 +43,38 @@ class Begin(StrEnum):
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
 Records = Annotated[int, typer.Option("--records", min=1, max=LEARNED_RECORDS, help="The number of records to show.")]
+Input = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="Try the records of a file, without any service: a value in each line, or YAML with `records`.",
+    ),
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        "--record", metavar="FILE", help="Write the records as a case for `frazil test`, their values masked."
+    ),
+]
+Keep = Annotated[
+    list[str],
+    typer.Option(
+        "--keep", metavar="FIELD", help="A field, or /regex/, whose values --record does not mask; repeatable."
+    ),
+]
 From = Annotated[Begin, typer.Option("--from", help="Try the newest records, or the oldest ones.")]
 
 
-def command(
-    output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, records: Records = 20, begin: From = Begin.latest
+def command(  # noqa: PLR0913  (each is an option)
+    output: Output,
+    table: TableName,
+    file: SpecFile = DEFAULT_FILE,
+    records: Records = 20,
+    begin: From = Begin.latest,
+    source_file: Input = None,
+    record: Record = None,
+    keep: Keep = [],  # noqa: B006  (as Typer declares options)
 ) -> int:
     """Show what a table makes of records that are in its topics now: the input and the output of its query, what is
     dropped and by what, and the errors. Writes nothing.
@@ -47,10 +84,18 @@ def command(
     of a route every record is shown with the table that it goes to. Fields are shown as the table may have them: masked or
     hashed where it masks or hashes them; of a record with such fields that cannot be read nothing is shown.
 
+    --input tries the records of a file in a table that begins empty, without Kafka, catalog and registry. --record writes
+    the records that are shown as a case for `frazil test`, with what becomes of them: words and digits of their values are
+    replaced by others, for the same value by the same, except in fields that --keep names.
+
     Exit code: 0; 4 when a record failed; 1 when Kafka, the catalog or the schema registry does not answer, a topic is
     missing, the query names a field that no record has had, or no record has a field; 2 when the pipeline file, the query
     or the name is wrong.
     """
+    if source_file is not None:
+        if record is not None:
+            raise SpecError("--record is for records of a topic", remedy="leave out --input, or --record")
+        return _show(output, *_tried_input(output, table, file, source_file))
     spec, clock = read_spec(output, file), SystemClock()
     source = topics_for_reading(spec)
     with catalog_and_queries(spec) as (catalog, queries):
@@ -63,6 +108,32 @@ def command(
             queries,
         )
         tried = trial.run(table, records, is_oldest=begin is Begin.earliest)
+    if record is not None:
+        _record(output, spec, file, tried, record, keep)
+    return _show(output, spec, tried)
+
+
+def _tried_input(output: Output, table: str, file: Path, path: Path) -> tuple[PipelineSpec, TriedTable]:
+    spec = load_spec(file, secrets=Secrets(os.environ, has_placeholders=True))
+    output.hide(spec.file.secrets)
+    with queries_when_needed() as queries_of:
+        return spec, try_input(spec, table, path, queries_of)
+
+
+def _record(output: Output, spec: PipelineSpec, file: Path, tried: TriedTable, path: Path, keep: list[str]) -> None:
+    """Writes the records as a case, and what becomes of the masked records as what it expects."""
+    table = table_of(spec, tried.records[0].record.topic) if tried.records else None
+    if table is None:
+        raise UnavailableError("there are no records to write", remedy="produce records first", where=tried.name)
+    record_cases(
+        table, tried.name, [tried_record.record for tried_record in tried.records], path, Mask(keep), open_schemas(spec)
+    )
+    with queries_when_needed() as queries_of:
+        list(Suite(file, queries_of, SystemClock(), updates=True).play([path]))
+    output.note(f"{path}: {plural(len(tried.records), 'record')}, masked; next: frazil test {path}")
+
+
+def _show(output: Output, spec: PipelineSpec, tried: TriedTable) -> int:
     document = try_document(spec.pipeline, tried)
     output.result(document, "\n".join(_lines(tried, document["records"])))
     return FAILED if document["failed"] else 0

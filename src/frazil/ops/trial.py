@@ -81,7 +81,7 @@ class Trial:
         self._schemas = schemas
         self._discovery = Discovery(spec, source, catalog)
         self._copies = MemoryCatalog(spec.file.state_dir, spec.pipeline, catalog.store_properties)
-        self._queries = QueryTables(self._copies, queries)
+        self._queries = QueryTables(self._copies, queries, referenced=catalog)
 
     def run(self, name: str, count: int, *, is_oldest: bool = False) -> TriedTable:
         """Returns what becomes of the newest, or the oldest, records of a table. Records of the table of the rest are all

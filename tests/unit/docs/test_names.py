@@ -34,8 +34,8 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins", "process",
-    "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
+    "cases", "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
+    "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""

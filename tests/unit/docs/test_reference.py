@@ -13,6 +13,7 @@ from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMM
 from docs.scan import environment_variables, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
 from frazil import errors
+from frazil.cases.compare import Verdict
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
@@ -122,6 +123,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         ),
         outputs.IMPORT: import_document(Imported("", (), (), {}, ())),
         outputs.TRY: try_document("p", TriedTable("a.b")),
+        outputs.TEST: to_json(Verdict("a", "b", 1, 0.0)) | {"ok": True},
         outputs.TRIED_RECORD: tried_document(TriedRecord(ReadRecord("a", 0, 0, None), "a.b")),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],

@@ -29,6 +29,8 @@ BY_PEOPLE: Mapping[str, str] = {
         _OTHERS
     ),
     "run the pipeline first": _WAIT,
+    "produce records first": _WAIT,
+    "make the file writable": _SERVICE,
     "use Kafka 2.1 or newer": _INSTALL,
     "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,
     "wait until its producer commits or aborts it, or Kafka does after `transaction.timeout.ms`; if it stays, find and end"

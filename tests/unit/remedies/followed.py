@@ -35,9 +35,64 @@ _FUNCTIONS = "integration/test_query_functions.py::test_"
 _MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
+_CASES, _RECORDING = "unit/cases/test_cases.py::test_", "unit/cases/test_recording.py::test_"
+_CASE_COMMANDS = "unit/cases/test_commands.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Cases of pipelines.
+    **dict.fromkeys(
+        (
+            "write `- value: {…}`",
+            "write `name: value` pairs",
+            "write `records: [{value: {…}}]`",
+            "write a list of them, such as `…: [{…}]`",
+            "write one of: …; `value: null` is a tombstone",
+            "write text",
+        ),
+        f"{_CASES}a_file_of_cases_that_cannot_be_read",
+    ),
+    **dict.fromkeys(
+        (
+            "write `- {COLUMN: VALUE}` for each; `[]` for none",
+            "write `dropped: {where: 1}`",
+            "write a part of the reason",
+            "correct the path, or write the file",
+            "correct the record",
+            "write a whole number from 0 on",
+            "write the path of a schema",
+        ),
+        f"{_CASES}a_case_that_cannot_be_played",
+    ),
+    **dict.fromkeys(
+        (
+            "write `table: NAME` at the top of the file, or `rows: {TABLE: […]}`",
+            "write `topic: NAME` at the top of the file, or in the record",
+        ),
+        f"{_CASES}a_case_whose_table_or_topic_is_not_known",
+    ),
+    "write the case in lines of its own, `records:` and what it expects below each other": (
+        f"{_CASES}answers_have_no_place_in_a_case_in_braces"
+    ),
+    **dict.fromkeys(
+        ("name another file", "name a file in a folder that exists and can be written"),
+        f"{_RECORDING}a_recording_replaces_no_file",
+    ),
+    "write the case by hand, with the schema in a file beside it": f"{_RECORDING}avro_is_recorded_with_its_schema",
+    **dict.fromkeys(
+        ("name a file of values, one in each line, or YAML with `records`", "write a value into each line"),
+        f"{_RECORDING}a_file_of_records_that_cannot_be_read",
+    ),
+    "name a part of a case's name with --case": f"{_CASE_COMMANDS}cases_are_chosen_by_a_part_of_their_name",
+    "leave out --input, or --record": f"{_CASE_COMMANDS}records_of_a_file_are_tried",
+    **dict.fromkeys(
+        (
+            "name a file or a folder of cases, or let `frazil try TABLE --record FILE` write a first one",
+            "write `cases: {NAME: {records: […]}}`",
+            "write one, such as orders.yaml",
+        ),
+        f"{_CASE_COMMANDS}a_case_that_cannot_be_played_ends_with_1_and_a_wrong_file_with_2",
+    ),
     # Tables that are their own state.
     "make a list of the value in a query, such as `array(…) as …`": (
         "acceptance/test_state.py::test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process"

@@ -255,12 +255,14 @@ def steps_of(spec: TableSpec) -> Steps:
 
 
 class QueryTables:
-    """Creates and changes tables with a query. queries: None where no table has one."""
+    """Creates and changes tables with a query. queries: None where no table has one. referenced: the catalog with reference
+    tables, where it is another one.
+    """
 
-    def __init__(self, catalog: Catalog, queries: Queries | None) -> None:
+    def __init__(self, catalog: Catalog, queries: Queries | None, referenced: Catalog | None = None) -> None:
         self._catalog = catalog
         self._queries = queries
-        self._references = References(catalog)
+        self._references = References(referenced or catalog)
 
     def refresh(self, tables: Iterable[Table]) -> None:
         """Gives the next batch of the tables the newest versions of their reference tables; analyses a query again where
