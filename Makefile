@@ -3,6 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
@@ -27,8 +28,9 @@ $(VENV)/.requirements: $(VENV)/.created requirements/runtime.txt
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt
 	touch $@
 
-$(VENV)/.project: $(VENV)/.requirements pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+# The core, and the packages beside it.
+$(VENV)/.project: $(VENV)/.requirements pyproject.toml $(PACKAGES:%=%/pyproject.toml)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . $(PACKAGES:%=-e %)
 	touch $@
 
 $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/warm.py
@@ -82,7 +84,7 @@ corpus: setup $(VENV)/.dev
 lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -n 2 src tests
+	$(BIN)/mypy -n 2 src tests conftest.py $(PACKAGES:%=%/src) $(PACKAGES:%=%/tests)
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
@@ -106,12 +108,12 @@ prometheus: test-setup
 # The console in a real Chromium, where one is installed with its driver, and a checker of accessibility that npm installs.
 console: test-setup
 	$(BIN)/python -m tests.fixtures.browser
-	$(BIN)/python -m pytest -m slow tests/acceptance/test_console.py
+	$(BIN)/python -m pytest -m slow packages/console/tests/acceptance/test_console.py
 
 # OpenTelemetry's own collector, where there is Go to build it, takes what a real run sends.
 collector: test-setup
-	$(BIN)/python -m tests.fixtures.collectors
-	$(BIN)/python -m pytest -m slow tests/acceptance/test_collector.py
+	$(BIN)/python -m packages.telemetry.tests.fixtures.collectors
+	$(BIN)/python -m pytest -m slow packages/telemetry/tests/acceptance/test_collector.py
 
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
@@ -137,11 +139,11 @@ soak-answers: test-setup
 
 # A replay to Kafka that is killed twenty times.
 soak-replay: test-setup
-	$(BIN)/python -m pytest -m soak tests/acceptance/test_replay.py
+	$(BIN)/python -m pytest -m soak packages/replay/tests/acceptance/test_replay.py
 
 # Tables of a million records that change hands, between Kafka Connect or Spark and Frazil, with kills in between.
 soak-adopt: test-setup
-	$(BIN)/python -m pytest -m soak tests/acceptance/test_adopt.py
+	$(BIN)/python -m pytest -m soak packages/migrate/tests/acceptance/test_adopt.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev
@@ -169,9 +171,9 @@ soak-processing: test-setup
 # Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
 # FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch, and while the broker is away.
 soak-standby: test-setup
-	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_standby.py
+	$(BIN)/python -m pytest -s -m soak packages/ha/tests/acceptance/test_standby.py
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_kills.py -k standby
-	$(BIN)/python -m pytest -m soak tests/contracts/test_leadership.py
+	$(BIN)/python -m pytest -m soak packages/ha/tests/contracts/test_leadership.py
 
 # An hour of topics by chance in every format, judged by a model of the documentation: a million records of a format where it is
 # the only one. FRAZIL_SOAK_SECONDS for another time, FRAZIL_FORMATS for some formats, FRAZIL_SEED for other topics.

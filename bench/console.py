@@ -18,8 +18,8 @@ from bench.place import Place, Run, say
 from bench.tree import Tree
 from frazil.ingest.tables.table import Table
 from frazil.spec.syntax.forms import Address
+from packages.console.tests.unit.many_tables import ManyTables, served
 from tests.fixtures.browser import browser
-from tests.unit.http.many_tables import ManyTables, served
 
 TABLES = 1000
 _PAGES = 20

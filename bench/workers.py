@@ -19,9 +19,9 @@ import pyarrow as pa
 from bench.records import make_pool
 from bench.wide import make_wide_pool
 from frazil.decode.json.records import infer_json
-from frazil.rows.changes import appended
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
+from frazil.stages.changes import appended
 from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
 

@@ -207,6 +207,9 @@ LOG_EVENTS: dict[str, str] = {
     "maintenance_done": "A maintenance action is finished: action, reason, files removed and added, duration.",
     "maintenance_failed": "A maintenance action failed: see [table maintenance](../operations/table-maintenance.md).",
     "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
+    "observer_failed": "An observer of an installed package has raised an error, which is logged once: the pipeline"
+    " runs, without what the observer would have done.",
+    "observer_unavailable": "An observer of an installed package cannot be loaded, and why: the pipeline runs without it.",
     "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, and why:"
     " publishing is retried, and records are ingested all the while. See [offsets not"
     " published](../operations/offsets-not-published.md).",
@@ -231,6 +234,7 @@ LOG_EVENTS: dict[str, str] = {
     "control_record_ignored": "A record of the control topic with the keys of topics is not a JSON object; `topic` counts as"
     " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
     "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
+    "pages_unavailable": "Pages of an installed package cannot be loaded, and why: the HTTP service answers without them.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
     " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"
@@ -385,6 +389,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
 ENVIRONMENT: dict[str, str] = {
     "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
     " cache folder.",
+    "FRAZIL_ENV": "The [environment](../how-to/environments.md) of the pipeline file, where `--env` names none.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
     "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names another repository to fetch the jars from.",
     "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",

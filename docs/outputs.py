@@ -21,6 +21,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
 from frazil.ops.plan import INNER, PlannedTable
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
+from frazil.stages.table import NOTES
 from frazil.types import Resolved
 
 Keys = Mapping[str, tuple[str, str]]
@@ -106,15 +107,19 @@ PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
     "The document also has `pipeline`, `changes`, which is true when the exit code is 4, and `warnings` of the catalog's"
     " properties.",
-    {**keys_of(PlannedTable, PlannedLayout, without=INNER), **_TELLING},
+    {**keys_of(PlannedTable, PlannedLayout, *NOTES, without=INNER), **_TELLING},
 )
 CHECK = Document(
     "frazil check: checks[]",
-    "The document also has `ok` and `pipeline`. Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
+    "The document also has `ok` and `pipeline`; with `--offline` in `not_checked` what was left out; and with `--show` in"
+    " `settings` each `key` of the file with its `value`, `where` it comes from, and its `environment` and `variable`."
+    " Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
     keys_of(Finding),
 )
 LINEAGE = Document(
-    "frazil lineage: tables.&lt;name&gt;", "The document also has `pipeline`.", keys_of(TableLineage, without=("name",))
+    "frazil lineage: tables.&lt;name&gt;",
+    "The document also has `pipeline`.",
+    keys_of(TableLineage, *NOTES, without=("name", "notes")),
 )
 INIT = Document(
     "frazil init",

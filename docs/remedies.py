@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from docs.scan import GAP, SOURCE, call_name, nodes, text_with_gaps, tree
+from docs.scan import GAP, call_name, name_of, nodes, sources, text_with_gaps, tree
 
 _PLACES = {
     "TableStopped": 1,
@@ -73,7 +73,7 @@ def remedies() -> tuple[Remedy, ...]:
         for node, place in (*told, *_expressions(path)):
             for text in _texts(node, place):
                 if re.search("[a-z]{3}", text.replace(GAP, "")):
-                    found.add(Remedy(str(path.relative_to(SOURCE)), text))
+                    found.add(Remedy(name_of(path), text))
     return tuple(sorted(found))
 
 
@@ -131,7 +131,7 @@ def _where(name: str, own: Path, names: Callable[[Path], Mapping[str, object]]) 
 
 @cache
 def _modules() -> tuple[Path, ...]:
-    return tuple(sorted(SOURCE.rglob("*.py")))
+    return tuple(sources())
 
 
 def _constant(name: str, own: Path) -> tuple[ast.expr | None, Path]:

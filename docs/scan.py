@@ -15,6 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "frazil"
+"""The core."""
+PACKAGES = ROOT / "packages"
+"""The packages beside the core, each in a folder of its own with `src` and `tests`."""
 GAP = "…"
 """Stands in a message for a value that is put in when it is raised."""
 
@@ -31,6 +34,18 @@ class Message:
 
     text: str
     where: str
+
+
+def sources() -> list[Path]:
+    """Returns every module of the core, and after them those of the packages beside it."""
+    return [*sorted(SOURCE.rglob("*.py")), *sorted(PACKAGES.glob("*/src/**/*.py"))]
+
+
+def name_of(path: Path) -> str:
+    """Returns the path of a module below its source folder, such as `ingest/plan.py` or `frazil_demo/show.py`."""
+    if path.is_relative_to(SOURCE):
+        return path.relative_to(SOURCE).as_posix()
+    return "/".join(path.relative_to(PACKAGES).parts[2:])
 
 
 @cache
@@ -68,7 +83,7 @@ def call_name(call: ast.Call) -> str:
 def log_events() -> dict[str, str]:
     """Every event that is logged, and its level."""
     found = {}
-    for _, call in calls(SOURCE.rglob("*.py")):
+    for _, call in calls(sources()):
         if not (isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "log"):
             continue
         if call.func.attr in _LEVELS and call.args and isinstance(call.args[0], ast.Constant):
@@ -79,15 +94,15 @@ def log_events() -> dict[str, str]:
 def failpoints() -> dict[str, str]:
     """Every failpoint, and the module that has it."""
     found = {}
-    for path, call in calls(SOURCE.rglob("*.py")):
+    for path, call in calls(sources()):
         if call_name(call) == "hit" and call.args and isinstance(call.args[0], ast.Constant):
-            found[str(call.args[0].value)] = str(path.relative_to(SOURCE))
+            found[str(call.args[0].value)] = name_of(path)
     return dict(sorted(found.items()))
 
 
 def environment_variables() -> list[str]:
     """Every variable of Frazil's own that the source names, the options' aside: those are named by construction."""
-    texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    texts = (path.read_text(encoding="utf-8") for path in sources())
     return sorted({name for text in texts for name in re.findall(r"\bFRAZIL_[A-Z_]+[A-Z]\b", text)})
 
 
@@ -99,7 +114,7 @@ def messages(folders: Iterable[str]) -> list[Message]:
         if call_name(call) in _MAKERS and call.args:
             text = text_with_gaps(call.args[0]) + (f": {GAP}" if call_name(call) == "unavailable" else "")
             if len(re.sub(r"[^a-z]", "", text)) >= len("not there"):
-                found[text] = Message(text, f"{path.relative_to(SOURCE)}:{call.lineno}")
+                found[text] = Message(text, f"{name_of(path)}:{call.lineno}")
     return list(found.values())
 
 

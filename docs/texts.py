@@ -13,13 +13,17 @@ PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
 `http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
-([secrets](../how-to/secrets.md)).
+([secrets](../how-to/secrets.md)). Every other value may have variables, as `${env:NAME}`, and `environments` has settings
+that differ in one environment ([environments](../how-to/environments.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 
 CLI = """\
 Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
 contains only JSON documents, one per line, also when the command fails.
+
+`frazil --env NAME COMMAND` (or the variable `FRAZIL_ENV`) and `frazil --set KEY=VALUE COMMAND` change the pipeline file as
+the command reads it ([environments](../how-to/environments.md)).
 
 Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).

@@ -57,6 +57,7 @@ LONGEST = (
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent
+_PACKAGES = tuple(_ROOT.parent.glob("packages/*/tests"))
 # Hypothesis takes one value of twenty from the constants of all modules, for which each worker parses all of Frazil: five
 # seconds of a processor in a new clone.
 vars(providers)["is_local_module_file"] = lambda _: False
@@ -93,4 +94,8 @@ def _tier(item: pytest.Item) -> int:
 
 @cache
 def _folder(path: Path) -> str:
-    return path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else ""
+    """Returns the folder of `tests`, or of the `tests` of a package beside the core, that a test is in."""
+    for tests in (_ROOT, *_PACKAGES):
+        if path.is_relative_to(tests):
+            return path.relative_to(tests).parts[0]
+    return ""

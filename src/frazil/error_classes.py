@@ -20,7 +20,7 @@ class Entry:
     page: str = "operations/bad-record"
     #: What an operator does where such a record stops a table; empty where that depends on the table alone.
     remedy: str = ""
-    #: Whether messages may quote the record's values: a table with `protect` then shows another message.
+    #: Whether messages may quote the record's values: of a table that hides values messages are others.
     quotes_values: bool = True
 
 
@@ -151,7 +151,7 @@ class ErrorClass(StrEnum):
             "a row of the record does not meet an expectation of the table with `else: dead_letter`; the message names"
             " it, with the values",
             page="how-to/expect",
-            quotes_values=False,  # The values are protected already.
+            quotes_values=False,  # Hidden values are hidden already.
         ),
     )
     REFUSED_BY_STAGE = (
@@ -210,8 +210,8 @@ class ErrorClass(StrEnum):
         "order_unknown",
         Entry(
             "a replay could not determine whether a newer change exists: the row lacks its coordinates, and the topic no"
-            " longer contains the record; or the record is a truncate, or conflicts with a truncate of another"
-            " partition",
+            " longer contains the record; or the record is a truncate, changes several rows, or is a part of a primary-key"
+            " update. Produce the record to the topic again, or reset the table",
             page="how-to/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),
@@ -219,8 +219,7 @@ class ErrorClass(StrEnum):
     NEWER_DEAD_LETTER = (
         "newer_dead_letter",
         Entry(
-            "a replay would have restored a row that a newer dead letter deletes, and that dead letter was not part of"
-            " the replay, or is a truncate",
+            "a newer dead letter changes the same row, and was not part of the replay, or is a truncate",
             page="how-to/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),

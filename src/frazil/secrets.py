@@ -43,6 +43,8 @@ _HARMLESS_VALUES = frozenset(("true", "false", "none", "null", ""))
 SPARK_REDACTION = "(?i)" + "|".join((*_WORDS, r"access[.]?key"))
 """Spark's `spark.redaction.regex`: properties that it shows masked, in plans too."""
 
+_PLACEHOLDER = "placeholder-of-a-secret-32-bytes:9092"
+"""Long enough for a key and for a token, and an address as Kafka's clients take it."""
 _USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s\"']*)@")
 _ASSIGNED = re.compile(
     r"(?:^|(?<=[?&;,\s{\"'<]))[A-Za-z0-9_.-]*?"
@@ -87,14 +89,28 @@ def mask(text: str, secret: str) -> str:
     return re.sub(rf"(?<=[\"'`<]){re.escape(secret)}(?=[\"'`>])|(?<=:){re.escape(secret)}(?=@)", MASK, text)
 
 
+def variables_of(text: str) -> list[str]:
+    """Returns the names of the environment's variables that a text refers to, in its order."""
+    return [match[2] for match in _REFERENCE.finditer(text) if match[1] == "env"]
+
+
+def is_reference(text: str) -> bool:
+    """Returns whether a text is one reference and nothing else."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 class Secrets:
     """Reads references from `environment` and from files, and remembers what it read in `found`.
 
     A relative path is relative to the current working directory.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], has_placeholders: bool = False) -> None:
+        """has_placeholders: whether a secret that does not exist here is replaced by another text, where none is used."""
         self._environment = environment
+        self._has_placeholders = has_placeholders
+        #: The variables and the files that placeholders replace.
+        self.missing: set[str] = set()
         self.found: set[str] = set()
         #: The texts whose references were replaced.
         self.resolved: set[str] = set()
@@ -109,8 +125,19 @@ class Secrets:
         self.found |= secrets_of(key, resolved)
         return resolved
 
+    def filled(self, text: str) -> str:
+        """Returns the text of a setting that is not a secret with the values of the variables that it refers to.
+
+        Raises: SpecError for a variable that is not set.
+        """
+        self.resolved.add(text)
+        return _REFERENCE.sub(lambda m: self._read_variable(m[2]) if m[1] == "env" else m[0], text)
+
     def _replace(self, match: re.Match[str]) -> str:
         source, name = match[1], match[2]
+        if self._has_placeholders and self._is_missing(source, name):
+            self.missing.add(name)
+            return _PLACEHOLDER
         if source == "env":
             value = self._read_variable(name)
         elif source == "file":
@@ -122,6 +149,11 @@ class Secrets:
             return match[0]
         self.found.add(value)
         return value
+
+    def _is_missing(self, source: str, name: str) -> bool:
+        if source == "env":
+            return not self._environment.get(name)
+        return source == "file" and not Path(name).exists()
 
     def _read_variable(self, name: str) -> str:
         match = _VARIABLE.match(name)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import frazil.clock
 from frazil.cli.main import main
 from frazil.clock import Clock
-from frazil.ha.link import Host
+from frazil_ha.link import Host
 
 WAY = "FRAZIL_TEST_WAY"
 """The port by which others reach the process."""
@@ -44,6 +44,6 @@ def _move_clocks(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    vars(sys.modules["frazil.ha.link"])["Host"] = _open_host
+    vars(sys.modules["frazil_ha.link"])["Host"] = _open_host
     _move_clocks(Path(os.environ[MOVED]))
     sys.exit(main())

@@ -10,10 +10,10 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.rows.changes import appended
 from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
+from frazil.stages.changes import appended
 from frazil.types import Commit, DataFile, Progress, Watermark
 from frazil.write.write import FileWriter
 from tests.unit.decode.columns import decode

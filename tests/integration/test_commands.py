@@ -312,7 +312,7 @@ def test_status_of_a_running_pipeline(looks: Looks) -> None:
     assert looks.watched == (4, {500, 600}), "as status ends for the table that has stopped"
 
 
-@pytest.mark.slow  # In time: the demo that Ctrl-C ends, below; its summary and its picture in unit/demo/test_demo.py.
+@pytest.mark.slow  # In time: the demo that Ctrl-C ends, below; its summary and its picture in `packages/demo`.
 def test_demo_once_compares_sent_with_arrived_records_and_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:

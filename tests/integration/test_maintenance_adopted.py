@@ -11,9 +11,9 @@ from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable
-from frazil.replay.snapshots import Snapshots
 from frazil.runtime.jvm import Jvm
 from frazil.types import Progress
+from frazil_replay.snapshots import Snapshots
 from tests.integration.lakes import COLUMNS, KEEN, PROPERTIES, TARGET, Lake, age
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]

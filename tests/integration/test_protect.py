@@ -20,9 +20,10 @@ from confluent_kafka.cimpl import NewTopic
 from pyarrow import parquet
 
 from frazil.clock import new_id
-from frazil.process.kernels.protect import protected_values
-from frazil.process.protect import ProtectKey, Rule
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.stages.protect.kernels import protected_values
+from frazil.stages.protect.rules import Rule
+from frazil.stages.record_key import RecordKey
 from tests.acceptance.ledger import read_messages
 from tests.integration.pipelines import Pipeline, ended
 
@@ -227,5 +228,5 @@ def _rows(folder: Path, table: str) -> list[dict[str, Any]]:
 
 
 def _hash(label: str, value: str) -> str:
-    found: str = protected_values(pa.array([value]), Rule("", "hash", label), ProtectKey(KEY.encode()))[0].as_py()
+    found: str = protected_values(pa.array([value]), Rule("", "hash", label), RecordKey(KEY.encode()))[0].as_py()
     return found

@@ -20,8 +20,6 @@ from kafka.protocol.metadata import MetadataRequest
 
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.elector import Claim
-from frazil.ha.kafka import KafkaElector
 from frazil.kafka import credentials
 from frazil.kafka.fetch.connection import Connection, connect, is_refusal
 from frazil.kafka.group import KafkaGroup
@@ -30,8 +28,10 @@ from frazil.kafka.port import OutRecord
 from frazil.kafka.properties import task_properties
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics, denied_topics
-from frazil.kafka.transactional_ids import may_describe
 from frazil.types import OffsetRange
+from frazil_ha.elector import Claim
+from frazil_ha.kafka import KafkaElector
+from frazil_ha.transactional_ids import may_describe
 from tests.fixtures.secure_broker import PASSWORD, USER, SecureBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline

@@ -1,9 +1,10 @@
-"""The wheel, in an environment of its own and away from the checkout: all that Frazil needs is in it."""
+"""The wheels, in environments of their own and away from the checkout: all that Frazil needs is in them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 import frazil
 from docs.scan import ROOT
 from frazil.clock import new_id
+from frazil.plugins.extras import EXTRAS
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import class_archive, sharing_options
 from frazil.runtime.jars import own_jars
@@ -28,19 +30,43 @@ from tests.fixtures.processes import plain_environment
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of an environment with the wheel. The packages that Frazil requires are those of the
-    tests' own environment, as to install them takes minutes.
-    """
-    folder = tmp_path_factory.mktemp("wheel")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels of the core and of each package beside it."""
+    folder = tmp_path_factory.mktemp("wheels")
     offline = ("--no-deps", "--no-index", "--no-build-isolation")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", *offline, "--wheel-dir", str(folder), ".", directory=ROOT)
-    [wheel] = folder.glob("*.whl")
+    projects = [str(project.parent) for project in (ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml"))]
+    run(
+        sys.executable, "-m", "pip", "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *projects, directory=ROOT
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with all wheels."""
+    return install(tmp_path_factory.mktemp("all"), [*wheels.glob("*.whl")])
+
+
+@pytest.fixture(scope="module")
+def core(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the wheel of the core alone."""
+    return install(tmp_path_factory.mktemp("core"), [*wheels.glob("frazil-*.whl")])
+
+
+def install(folder: Path, wheels: list[Path]) -> Path:
+    """Installs the wheels; returns the folder of the programs. The packages that Frazil requires are those of the tests' own
+    environment, as to install them takes minutes.
+    """
     venv.create(folder / "venv", with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")}))
-    (site / "required.pth").write_text(f"{Path(pytest.__file__).parent.parent}\n")
+    required = folder / "required"
+    required.mkdir()
+    for entry in Path(pytest.__file__).parent.parent.iterdir():
+        if not entry.name.removeprefix("_").startswith("frazil"):
+            (required / entry.name).symlink_to(entry)
+    (site / "required.pth").write_text(f"{required}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv/bin/python")]
-    run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel), directory=folder)
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels), directory=folder)
     _take_compiled(site / "frazil")
     return folder / "venv/bin"
 
@@ -98,10 +124,58 @@ def test_the_installed_command_reads_a_topic_into_a_table(
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 
 
-def test_the_wheel_has_every_file_of_the_package(installed: Path) -> None:
-    [package] = installed.parent.glob("lib/python*/site-packages/frazil")
-    checkout = Path(frazil.__file__).parent
-    assert _files(package) == _files(checkout)
+def test_the_wheels_have_every_file_of_their_packages(installed: Path) -> None:
+    [site] = installed.parent.glob("lib/python*/site-packages")
+    folders = {"frazil": Path(frazil.__file__).parent} | {
+        path.name: path for path in ROOT.glob("packages/*/src/frazil_*")
+    }
+    assert {name: _files(site / name) for name in folders} == {name: _files(path) for name, path in folders.items()}
+
+
+def test_the_core_imports_no_extra_and_lists_what_each_would_add(core: Path, tmp_path: Path) -> None:
+    shown = run(str(core / "frazil"), "--help", directory=tmp_path, COLUMNS="400")
+    for extra in EXTRAS:
+        for name in extra.added.get("frazil.commands", ()):
+            assert re.search(rf"{name.split('.')[0]}\b", shown), name
+    checked = "import frazil.cli.running, sys; print([name for name in sys.modules if name.startswith('frazil_')])"
+    assert run(str(core / "python"), "-c", checked, directory=tmp_path) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"), [(extra.name, name) for extra in EXTRAS for name in extra.added.get("frazil.commands", ())[:1]]
+)
+def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
+    core: Path, tmp_path: Path, extra: str, name: str
+) -> None:
+    words = [str(core / "frazil"), *name.split(".")]
+    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"error: the command `{name.replace('.', ' ')}` is in the package frazil-{extra}, which is not installed\n"
+        f"remedy: install it with `pip install 'frazil[{extra}]'`\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "text"),
+    [
+        ("ha", "ha: {elect: kafka}"),
+        ("verify", "verify: {every: 1h}"),
+        ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
+    ],
+)
+def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
+    core: Path, tmp_path: Path, extra: str, text: str
+) -> None:
+    lines = ["pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", "tables: {a.b: {topic: t}}", text]
+    (tmp_path / "frazil.yaml").write_text("\n".join(lines))
+    words = [str(core / "frazil"), "status"]
+    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"error: what `{extra}` configures is in the package frazil-{extra}, which is not installed\n"
+        f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+    )
 
 
 def _files(package: Path) -> set[str]:

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector

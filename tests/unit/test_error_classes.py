@@ -10,7 +10,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from docs.scan import SOURCE, nodes
+from docs.scan import SOURCE, name_of, nodes, sources
 from frazil.error_classes import ErrorClass
 from frazil.report import BadRecords, TaskReport, dump_report, load_report
 from frazil.types import BadRecord
@@ -26,8 +26,8 @@ OTHER_MEANINGS = {
 def test_no_module_but_the_table_spells_a_class() -> None:
     classes = set(ErrorClass) - OTHER_MEANINGS.keys()
     spelled = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}: {node.value}"
-        for path in sorted(SOURCE.rglob("*.py"))
+        f"{name_of(path)}:{node.lineno}: {node.value}"
+        for path in sources()
         if path != TABLE
         for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in classes
@@ -37,8 +37,8 @@ def test_no_module_but_the_table_spells_a_class() -> None:
 
 def test_only_packages_make_classes_that_the_table_lacks() -> None:
     calls = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}"
-        for path in sorted(SOURCE.rglob("*.py"))
+        f"{name_of(path)}:{node.lineno}"
+        for path in sources()
         for node in nodes(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ErrorClass"
         if any(isinstance(argument, ast.Constant | ast.JoinedStr) for argument in node.args)
@@ -49,7 +49,7 @@ def test_only_packages_make_classes_that_the_table_lacks() -> None:
 def test_every_class_of_the_table_is_used() -> None:
     used = {
         node.attr
-        for path in SOURCE.rglob("*.py")
+        for path in sources()
         for node in nodes(path)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "ErrorClass"
     }

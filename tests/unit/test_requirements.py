@@ -1,4 +1,4 @@
-"""What the wheel asks for is all that Frazil imports: a machine that has only the wheel has the rest from these names."""
+"""What the wheels ask for is all that they import: a machine that has only a wheel has the rest from these names."""
 
 from __future__ import annotations
 
@@ -10,37 +10,89 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from docs.scan import ROOT, SOURCE, nodes
+import pytest
+
+import frazil
+from docs.scan import PACKAGES, ROOT, SOURCE, nodes
+from frazil.plugins.extras import EXTRAS
 from frazil.runtime.ship import closure
+
+_EXTRAS = [extra.name for extra in EXTRAS]
 
 
 def test_every_import_is_of_a_package_that_the_wheel_requires() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [found[0] for line in _required(project) if (found := re.match(r"[\w.-]+", line))]
-    required = {distribution.name for distribution in closure(names)}
-    providers = importlib.metadata.packages_distributions()
-    assert [name for name in sorted(_imported(SOURCE)) if required.isdisjoint(providers[name])] == []
+    assert _unrequired(_project(ROOT), SOURCE) == []
 
 
-def test_what_the_wheel_requires_is_locked() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+@pytest.mark.parametrize("extra", _EXTRAS)
+def test_every_import_of_an_extra_is_of_a_package_that_its_wheel_requires(extra: str) -> None:
+    assert _unrequired(_project(PACKAGES / extra), PACKAGES / extra / "src") == []
+
+
+def test_what_the_wheels_require_is_locked() -> None:
     files = (ROOT / "requirements" / name for name in ("runtime.txt", "extras.txt"))
     locked = {name for file in files for name in re.findall(r"^([\w.-]+)==", file.read_text(), re.MULTILINE)}
-    assert {re.split(r"[\[>]", line)[0] for line in _required(project)} - locked == set()
+    projects = [_project(folder) for folder in (ROOT, *(PACKAGES / extra for extra in _EXTRAS))]
+    required = {re.split(r"[\[>=]", line)[0] for project in projects for line in _required(project)}
+    assert {name for name in required if name.split("-")[0] != "frazil"} - locked == set()
+
+
+def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> None:
+    assert sorted(folder.parent.name for folder in PACKAGES.glob("*/pyproject.toml")) == sorted(_EXTRAS)
+    extras = _project(ROOT)["optional-dependencies"]
+    for extra in EXTRAS:
+        project = _project(PACKAGES / extra.name)
+        assert (project["name"], project["version"]) == (extra.distribution, frazil.__version__)
+        assert f"frazil=={frazil.__version__}" in project["dependencies"]
+        assert re.fullmatch(rf"{extra.distribution}(\[[a-z,]+\])?=={frazil.__version__}", extras[extra.name][0])
+        assert (PACKAGES / extra.name / "src" / extra.module).is_dir()
+    [of_all] = extras["all"]
+    assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted(_EXTRAS)
+
+
+def test_extras_add_by_entry_points_what_the_core_lists_of_them() -> None:
+    added = {
+        extra.name: {
+            group: tuple(names)
+            for group, names in _project(PACKAGES / extra.name).get("entry-points", {}).items()
+            if group.startswith("frazil.")
+        }
+        for extra in EXTRAS
+    }
+    assert added == {extra.name: dict(extra.added) for extra in EXTRAS}
+
+
+def _project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def _unrequired(project: dict[str, Any], folder: Path) -> list[str]:
+    """The packages that the modules of a folder import and a project does not require."""
+    names = [name[0] for line in _required(project) if (name := re.match(r"[\w.-]+", line))]
+    if project["name"] == "frazil":
+        names = [name for name in names if not name.startswith("frazil")]
+    required = {distribution.name for distribution in closure(names)}
+    # An editable installation does not record its modules.
+    own = {module: [module.replace("_", "-")] for module in ("frazil", *(extra.module for extra in EXTRAS))}
+    providers = {**importlib.metadata.packages_distributions(), **own}
+    return [name for name in sorted(_imported(folder)) if required.isdisjoint(providers[name])]
 
 
 def _required(project: dict[str, Any]) -> list[str]:
     """What the wheel asks for, its extras included."""
-    return [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    extras = project.get("optional-dependencies", {})
+    return [*project["dependencies"], *(line for extra in extras.values() for line in extra)]
 
 
 def _imported(folder: Path) -> set[str]:
-    """The packages that are imported anywhere, without Python's own and Frazil itself."""
-    found = set()
+    """The packages that are imported anywhere, without Python's own and that of the folder itself."""
+    names = set()
     for path in folder.rglob("*.py"):
         for node in nodes(path):
             if isinstance(node, ast.Import):
-                found |= {name.name.split(".")[0] for name in node.names}
+                names |= {name.name.split(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.split(".")[0])
-    return found - sys.stdlib_module_names - {"frazil"}
+                names.add(node.module.split(".")[0])
+    own_names = {folder.name, *(path.name for path in folder.glob("frazil_*"))}
+    return names - sys.stdlib_module_names - own_names

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from docs.scan import ROOT
+from docs.scan import PACKAGES, ROOT
 from tests.fixtures.fetching import DECLARATIONS
 from tests.fixtures.stores.programs import JARS
 from tests.tiers import LONGEST
 
 _TESTS = ROOT / "tests"
-_SLOW = [path for path in sorted((_TESTS / "acceptance").glob("test_*.py")) if "mark.slow" in path.read_text()]
+_FILES = [*_TESTS.rglob("test_*.py"), *PACKAGES.glob("*/tests/**/test_*.py")]
+_SLOW = [path for path in sorted(_FILES) if path.parent.name == "acceptance" and "mark.slow" in path.read_text()]
 
 
 @pytest.mark.parametrize("path", _SLOW, ids=lambda path: path.name)
@@ -23,16 +24,17 @@ def test_a_file_with_slow_tests_names_tests_that_make_their_points_in_time(path:
     text = path.read_text()
     assert re.search(r"\b(in\s+time|IN_TIME)\b", text, re.IGNORECASE)
     named = re.findall(r"(?:[a-z_]+/)*test_\w+\.py", text)
-    assert [name for name in named if not ((path.parent / name).exists() or (_TESTS / name).exists())] == []
+    folders = (path.parent, path.parents[1], _TESTS, ROOT)
+    assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
 
 
 def test_the_longest_files_exist() -> None:
-    names = {path.name for path in _TESTS.rglob("test_*.py")}
+    names = {path.name for path in _FILES}
     assert set(LONGEST) - names == set()
 
 
 def test_files_with_a_test_that_comes_last_have_a_place_of_their_own() -> None:
-    last = {path.name for path in _TESTS.rglob("test_*.py") if "@pytest.mark.last\n" in path.read_text()}
+    last = {path.name for path in _FILES if "@pytest.mark.last\n" in path.read_text()}
     assert last >= {"test_loop.py"}
     assert last - set(LONGEST) == set()
 

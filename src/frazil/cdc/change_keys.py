@@ -35,10 +35,10 @@ from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings, fold_case
-from frazil.rows.changes import DELETE
 from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at
+from frazil.stages.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import find_key_fields, leaves_of, name_columns, places_of

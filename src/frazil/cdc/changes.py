@@ -62,7 +62,6 @@ from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
@@ -71,6 +70,7 @@ from frazil.schema.names import tops_of, under
 from frazil.schema.parts import unfold
 from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 

@@ -30,8 +30,8 @@ from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
+from frazil.stages.changes import Changes
 from frazil.write.target import TableTarget
 
 IMAGES, ROW = 0, 1

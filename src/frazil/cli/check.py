@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.catalog.iceberg.probe import probe_store
@@ -19,10 +21,8 @@ from frazil.cli.wiring import (
     known_state,
     light_jvm,
     open_catalog_for_reading,
-    open_elector,
     open_schemas,
     queries_in,
-    read_spec,
     refuse_lost_catalog,
     sqlite_file,
     topics_for_reading,
@@ -30,7 +30,6 @@ from frazil.cli.wiring import (
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
 from frazil.ingest.loop.discovery import Discovery
@@ -42,7 +41,6 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
-    check_election,
     check_group,
     check_kafka,
     check_local_folder,
@@ -60,6 +58,8 @@ from frazil.ops.check import (
 )
 from frazil.ops.json_records import to_json
 from frazil.ops.master_check import check_master
+from frazil.ops.observers import check_observers
+from frazil.ops.offline_check import NOT_CHECKED, check_offline
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -69,14 +69,24 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
+from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
-from frazil.spec import PipelineSpec
-from frazil.telemetry.telemetry import destinations
+from frazil.secrets import Secrets
+from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.load import read_settings
+from frazil.spec.syntax.environments import overrides_of_process
+from frazil.spec.syntax.shown import shown
+
+Offline = Annotated[bool, typer.Option("--offline", help="Check what can be checked without any service.")]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Show the file as it is read, with the line or option that each value comes from."),
+]
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, offline: Offline = False, show: Show = False) -> int:
     """Validate the pipeline file and check what it needs: Java, jars, Spark's master, Kafka, election, catalog, store,
     schema registry.
 
@@ -86,20 +96,47 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     with it, such as a column that no record has. Shows what each check did and,
     when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
 
+    With --offline it reaches no service: it validates the file, also in each of its other environments, parses queries, and
+    names what it did not check. --show prints the settings first, without defaults and secrets.
+
     Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
     query cannot be computed; 2 when
     the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
-    spec = read_spec(output, file)
-    findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *findings_of(spec)]
+    overrides, secrets = overrides_of_process(), Secrets(os.environ, has_placeholders=offline)
+    spec = load_spec(file, secrets=secrets)
+    output.hide(spec.file.secrets)
+    environment = f" in the environment {overrides.environment}" if overrides.environment in spec.environments else ""
+    findings = [Finding("file", True, f"read {file}", f"{file}{environment}: pipeline {spec.pipeline}")]
+    findings += _offline_findings(spec, secrets.missing) if offline else findings_of(spec)
     is_well = all(finding.is_ok for finding in findings)
+    settings = read_settings(file) if show else ()
     document: dict[str, Any] = {
         "ok": is_well,
         "pipeline": spec.pipeline,
         "checks": [to_json(finding) for finding in findings],
+        "not_checked": list(NOT_CHECKED) if offline else [],
+        "settings": [to_json(setting, "depth", "label") for setting in settings],
     }
-    output.result(document, "\n".join(line for finding in findings for line in _lines(finding)))
+    lines = [*shown(settings), *([""] if show else [])]
+    lines += [line for finding in findings for line in _lines(finding)]
+    lines += [f"not checked: {', '.join(NOT_CHECKED)}"] if offline else []
+    output.result(document, "\n".join(lines))
     return 0 if is_well else 1
+
+
+def _offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[Finding]:
+    if missing:
+        yield Finding("secrets", True, "read the secrets of the file", f"not set here: {', '.join(sorted(missing))}")
+    with ExitStack() as opened:
+        queries = None
+        try:
+            if has_queries(spec):
+                queries = queries_in(opened.enter_context(light_jvm(spec, needs_spark_jars=True)))
+        except UnavailableError as error:
+            tried = "started a JVM with Spark's classes, to parse queries"
+            yield Finding("queries", True, tried, f"not checked: {error.message}", error.remedy)
+        yield from check_offline(spec, overrides_of_process(), queries)
 
 
 def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
@@ -110,7 +147,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
     yield from check_http(spec)
-    yield from _check_telemetry(spec)
+    yield from check_observers(spec)
     url = spec.spark.master
     with ExitStack() as opened:
         jvm = None
@@ -152,14 +189,6 @@ def _check_dates(dates: Validity, file: str) -> Finding:
     return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
 
 
-def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for destination in destinations(spec.process.telemetry, os.environ):
-        missing = destination.missing_extra()
-        # Without an address in the file a run continues without it.
-        if missing is not None and destination.url is not None:
-            yield failed("telemetry", "looked for the libraries that it needs", missing)
-
-
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
     """jvm: where queries are analysed; None where there are none, or where it did not start."""
     queries = queries_in(jvm) if jvm is not None else None
@@ -173,7 +202,7 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
     if spec.process.ha is not None:
-        yield check_election(open_elector(spec, spec.process.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
+        yield ELECTIONS.get(spec.process.ha.elect).checker(spec)
     tables = list(discovery.tables.values())
     lost = _lost_catalog(spec)
     yield from lost
@@ -197,19 +226,6 @@ def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
             cluster.refresh([])
     except UnavailableError as error:
         yield failed("kafka", "connected and logged in as tasks do", error)
-
-
-def _lacks_right(spec: PipelineSpec) -> SpecError | None:
-    """Returns the error of a client that may not even describe the transactional id of claims; None otherwise, also where
-    that is not known.
-    """
-    may = None
-    if spec.process.ha is not None and spec.process.ha.elect == "kafka":
-        # Imports a client of Kafka's, which other checks do not need.
-        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
-
-        may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
-    return denied(control_topic(spec.pipeline)) if may is False else None
 
 
 def _lost_catalog(spec: PipelineSpec) -> list[Finding]:

@@ -12,9 +12,11 @@ from pathlib import Path
 import typer
 
 import frazil
-from frazil.cli.commands import COMMANDS, REGISTERED, Settings, build_app
+from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names
 from frazil.cli.output import Output, OutputFormat, ReaderGone
+from frazil.cli.overrides import take_overrides
 from frazil.errors import SpecError, UnavailableError
+from frazil.spec.syntax.environments import CHOSEN
 
 READER_GONE = 141
 _COMPLETION = ("--show-completion", "--install-completion")
@@ -24,7 +26,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Raises: KeyboardInterrupt for Ctrl-C."""
     _share_utf8()
     _escape_unknown_characters()
-    words = _to_complete() or list(sys.argv[1:] if arguments is None else arguments)
+    words, overrides = take_overrides(_to_complete() or list(sys.argv[1:] if arguments is None else arguments))
+    choice = CHOSEN.set(overrides)
     output = Output(_wanted_form(words))
     settings = Settings(output, debug="--debug" in words)
     try:
@@ -44,6 +47,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  (the process edge)
         return settings.output.error(error, debug=settings.debug)
     finally:
+        CHOSEN.reset(choice)
         settings.output.close()
 
 
@@ -106,11 +110,13 @@ def _asks_for_version(words: list[str]) -> bool:
 
 
 def _command_words(words: list[str]) -> list[str]:
-    names = [command.name.split() for command in COMMANDS]
-    for length in (2, 1):
-        if any(name[:length] == words[:length] for name in names):
-            return words[:length]
-    return words[:1] if words and not words[0].startswith("-") and words[0] in REGISTERED.added() else []
+    if not words or words[0].startswith("-"):
+        return []
+    for names in ([command.name for command in COMMANDS], packaged_names()):
+        for length in (2, 1):
+            if any(name.split()[:length] == words[:length] for name in names):
+                return words[:length]
+    return []
 
 
 def _wanted_form(words: list[str]) -> OutputFormat:

@@ -2,7 +2,8 @@
 
 A command is a function whose first parameter is the `Output` to write to; Typer turns the others into options and
 arguments. It returns its exit code, or None for 0. `--output`, `--debug` and the logging options are added here, so
-that every command has them. An installed package adds a `Command` by an entry point in the group `frazil.commands`.
+that every command has them. An installed package adds a `Command` by an entry point in the group `frazil.commands`; a dot in
+its name separates a group from the command, as in `import.kafka-connect`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from frazil.cli.output import LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
+from frazil.cli.overrides import declare
 from frazil.errors import SpecError
+from frazil.plugins.extras import names_of_extras
 from frazil.plugins.registration import Registered, function_of
 
 Function = Callable[..., int | None]
@@ -80,31 +83,12 @@ COMMANDS = (
         "Write dead letters that can be decoded now into their table.",
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
-    Command("replay", "frazil.cli.replay:command", "Write rows or changes of a table to a topic, exactly once."),
-    Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
-    Command("adopt", "frazil.cli.adopt:adopt", "Take over tables that another tool has written."),
-    Command("release", "frazil.cli.adopt:release", "Hand a table back to another tool."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
-    Command("topic set", "frazil.cli.topic:set_keys", "Set AutoMQ table-topic keys on a topic."),
-    Command("topic unset", "frazil.cli.topic:unset", "Remove AutoMQ table-topic keys of a topic."),
-    Command("topic show", "frazil.cli.topic:show", "Show the AutoMQ table-topic keys of topics."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
-    *(
-        Command(f"import {tool}", f"frazil.cli.imports:{tool.replace('-', '_')}", f"Make a pipeline file of {what}.")
-        for tool, what in (
-            ("kafka-connect", "a connector of Kafka Connect's Iceberg sink"),
-            ("automq", "AutoMQ's table topics"),
-            ("flink-cdc", "a pipeline of Flink CDC"),
-            ("flink-sql", "a script of Flink SQL"),
-            ("debezium-server", "Debezium Server's configuration"),
-            ("tableflow", "topics of Confluent Tableflow"),
-        )
-    ),
     Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
-    Command("demo", "frazil.cli.demo:command", "Run a broker, producers and a pipeline on this machine."),
 )
 REGISTERED: Registered[Command] = Registered(
     "frazil.commands", "command", Command, {command.name: command for command in COMMANDS}
@@ -136,10 +120,11 @@ class Settings:
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
     app = _group(SUMMARY, has_completion=True)
+    app.callback()(declare)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)
-    for command in (*COMMANDS, *_added(words)):
+    for command in (*COMMANDS, *_packaged(words)):
         first, _, second = command.name.partition(" ")
         is_called = words[: len(command.name.split())] == command.name.split()
         function = with_shared_options(command.load(), settings) if is_called else _not_called
@@ -149,19 +134,31 @@ def build_app(words: list[str], settings: Settings) -> typer.Typer:
     return app
 
 
-def _added(words: list[str]) -> Iterator[Command]:
-    """Yields the commands of installed packages; none where `words` call another one. Only the called one must be
-    usable.
-    """
-    if any(command.name.split()[:1] == words[:1] for command in COMMANDS):
+def packaged_names() -> list[str]:
+    """Returns the names of the commands of packages, installed or extras, as typed. Imports nothing of them."""
+    names = {*REGISTERED.added(), *names_of_extras(REGISTERED.group)}
+    return sorted(name.replace(".", " ") for name in names)
+
+
+def every_command() -> tuple[Command, ...]:
+    """Returns the core's commands, and those of packages."""
+    return (*COMMANDS, *_packaged([]))
+
+
+def _packaged(words: list[str]) -> Iterator[Command]:
+    """Yields the commands of packages; none where `words` call one of the core. Only the called one must be usable."""
+    if any(words[: len(command.name.split())] == command.name.split() for command in COMMANDS):
         return
-    for name in sorted(set(REGISTERED.added()) - GROUPS.keys()):
+    for name in packaged_names():
+        first, _, second = name.partition(" ")
+        if bool(second) != (first in GROUPS):
+            continue
         try:
-            yield replace(REGISTERED.get(name), name=name)
+            yield replace(REGISTERED.get(name.replace(" ", ".")), name=name)
         except SpecError as error:
-            if [name] == words[:1]:
+            if words[: len(name.split())] == name.split():
                 raise
-            yield Command(name, "", error.message)
+            yield Command(name, "", f"{error.message}: {error.remedy}")
 
 
 def with_shared_options(function: Function, settings: Settings) -> Function:

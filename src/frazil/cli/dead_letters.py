@@ -18,8 +18,8 @@ from frazil.cli.wiring import (
     read_spec,
     topics_for_reading,
 )
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.record import FAR_TIME
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError

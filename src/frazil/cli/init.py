@@ -16,15 +16,16 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_topics
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.imports.topics import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.kafka.reader import read_sample
 from frazil.ops.check import Finding
 from frazil.ops.json_records import to_json
+from frazil.ops.proposals import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.syntax.environments import Overrides
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 
@@ -151,7 +152,7 @@ def _load(output: Output, text: str) -> PipelineSpec:
     with temporary_folder("frazil-draft-") as folder:
         path = folder / "frazil.yaml"
         path.write_text(text, encoding="utf-8")
-        spec = load_spec(path)
+        spec = load_spec(path, overrides=Overrides())
     output.hide(spec.file.secrets)
     return spec
 
@@ -164,7 +165,7 @@ def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]
                 stream.write(text)
         except OSError as error:
             raise UnavailableError(f"the file cannot be written: {error.strerror}", where=str(file)) from None
-    spec = _load(output, text) if is_printed else load_spec(file)
+    spec = _load(output, text) if is_printed else load_spec(file, overrides=Overrides())
     failed = [finding for finding in findings_of(spec) if not finding.is_ok]
     document = init_document(None if is_printed else file, text, proposals, failed)
     tables = sum(proposal.settings is not None for proposal in proposals)

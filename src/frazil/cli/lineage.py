@@ -11,8 +11,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.ingest.tables.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
-from frazil.ops.json_records import to_json
-from frazil.ops.lineage import TableLineage, describe_protected, lineage_of
+from frazil.ops.lineage import TableLineage, lineage_of
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -35,7 +34,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
         for declared in tables:
             declared.state = catalog.load(declared.name)
             lineages.append(lineage_of(declared, analysed.known(declared) if declared.spec.has_query else None))
-    documents = {lineage.name: to_json(lineage, "name") for lineage in lineages}
+    documents = {lineage.name: lineage.document() for lineage in lineages}
     document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": documents}
     output.result(document, "\n\n".join("\n".join(_lines(lineage)) for lineage in lineages) or "no tables")
 
@@ -45,7 +44,6 @@ def _lines(table: TableLineage) -> Iterator[str]:
     width = max((len(column.name) for column in table.columns), default=0)
     for column in table.columns:
         yield f"  {column.name:<{width}}  <-  {', '.join(column.fields) or 'a constant'}"
-    if table.protected:
-        yield f"  protects {describe_protected(table.protected)}"
+    yield from (f"  {note.line}" for note in table.notes)
     if table.conditions:
         yield f"  rows depend on {', '.join(table.conditions)}"

@@ -12,7 +12,6 @@ from frazil.clock import SystemClock
 from frazil.ingest.tables.queries import Queries
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
-from frazil.ops.lineage import describe_protected
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_document, plan_tables
 from frazil.ops.reports import count, held_back
 from frazil.spec import PipelineSpec
@@ -83,8 +82,7 @@ def _lines(table: PlannedTable) -> Iterator[str]:
 
 
 def _before_rows(table: PlannedTable) -> Iterator[str]:
-    if table.protected:
-        yield f"  protects {describe_protected(table.protected)}"
+    yield from (f"  {note.line}" for note in table.notes)
     if table.in_spark:
         yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
     for stage in table.stages:

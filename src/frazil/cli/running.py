@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import threading
@@ -30,7 +29,7 @@ from frazil.cli.wiring import (
     topics_for_reading,
 )
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.dead_letters.changes import TopicReaders
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
@@ -51,6 +50,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
+from frazil.ops.observers import Observed, Observers, open_observers
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -58,20 +58,17 @@ from frazil.ops.table_status import run_document
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
-from frazil.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from frazil.kafka.topics import KafkaTopics
-    from frazil.verify.schedule import VerifySchedule
 
 log = structlog.get_logger("frazil")
 
 STOPPED_TABLES = 4
 _MAINTENANCE_TIMEOUT_S = 5.0
 _OFFSETS_TIMEOUT_S = 5.0
-_VERIFY_TIMEOUT_S = 2.0
 
 
 def run(
@@ -91,7 +88,9 @@ def run(
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
     running = RunningPipeline(spec, state_file, clock, output.redaction.document)
-    telemetry = Telemetry(running, clock)
+    run_id = new_id()
+    opening = partial(open_topics, spec), partial(open_catalog, jvm, spec)
+    observers = open_observers(Observed(running, run_id, until_caught_up, *opening))
     with _served(running) as server, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
@@ -103,14 +102,12 @@ def run(
         maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
-            on_batch_end=partial(_end_batch, telemetry, Garbage(clock)),
+            on_batch_end=partial(_end_batch, observers, Garbage(clock)),
         )
-        run_id = new_id()
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        verifying = None if until_caught_up else _verifying(spec, jvm, run_id)
-        publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, verifying)
+        publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -118,27 +115,27 @@ def run(
             maintenance_scheduler.plans,
             maintenance_scheduler.note_round,
             Heap(lambda: jvm.gateway, clock).usage,
-            telemetry.counts,
+            observers.counts,
         )
         stopping.then(service.stop, lambda: service.tables)
         if not until_caught_up:
             maintenance_scheduler.start()
         publisher.begin()
-        telemetry.start()
+        observers.start()
         try:
             service.run(until_caught_up, timeouts)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:
-                telemetry.stop()
+                observers.flush()
                 publisher.end_offsets(service.tables)
                 warming.join()
             _stop_maintenance(maintenance_scheduler, jvm, stopping.is_urgent)
     return service.tables
 
 
-def _end_batch(telemetry: Telemetry, garbage: Garbage, batch: EndedBatch) -> None:
-    telemetry.take(batch)
+def _end_batch(observers: Observers, garbage: Garbage, batch: EndedBatch) -> None:
+    observers.take_batch(batch)
     garbage.collect()
 
 
@@ -163,18 +160,6 @@ def _services(
     )
 
 
-def _verifying(spec: PipelineSpec, jvm: Jvm, run_id: str) -> VerifySchedule | None:
-    """Returns what compares commits with the topics, where the pipeline file wants that."""
-    if spec.process.verify is None:
-        return None
-    # Importing it costs a fifth of a second, which pipelines without it save.
-    schedule = importlib.import_module("frazil.verify.schedule")
-    verify_schedule: VerifySchedule = schedule.VerifySchedule(
-        spec, spec.process.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
-    )
-    return verify_schedule
-
-
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
     """Opens what commands beside the loop need, as if each were a process of its own."""
     catalog, clock = open_catalog(jvm, spec), SystemClock()
@@ -196,12 +181,10 @@ def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
         yield None
         return
     server.start()
-    running.history.start()
     try:
         yield server
     finally:
         server.stop()
-        running.history.stop()
 
 
 @dataclass(frozen=True)
@@ -215,8 +198,7 @@ class _Publisher:
     offsets: OffsetPublisher | None
     server: HttpServer | None
     leadership: Leadership
-    #: None without `verify`.
-    verifying: VerifySchedule | None
+    observers: Observers
 
     def begin(self) -> None:
         """Starts what works beside the loop from the beginning on."""
@@ -228,8 +210,7 @@ class _Publisher:
         self.maintenance_scheduler.note(self.activities.of(tables))
         if self.offsets is not None:
             self.offsets.note(tables)
-        if self.verifying is not None:
-            self.verifying.note(tables)
+        self.observers.take_tables(tables)
         self._write(tables, leadership=self.leadership.state)
         # Not while the first batch runs: its commit would be later.
         is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
@@ -239,8 +220,7 @@ class _Publisher:
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
-        if self.verifying is not None:
-            self.verifying.stop(_VERIFY_TIMEOUT_S)
+        self.observers.stop()
         self._write(tables, ended=True)
 
     def end_offsets(self, tables: Sequence[Table]) -> None:
@@ -249,12 +229,11 @@ class _Publisher:
             self.offsets.stop(tables, _OFFSETS_TIMEOUT_S)
 
     def _write(self, tables: Sequence[Table], ended: bool = False, leadership: LeadershipState | None = None) -> None:
-        verification = None if self.verifying is None else self.verifying.status()
         self.state_file.write(
             tables,
             ended,
             maintenance=self.maintenance_scheduler.status(),
-            verification=verification,
+            verification=self.observers.verification(),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

@@ -44,8 +44,8 @@ def command(
 
     The newest records are read, by timestamp, whatever the table has read before. Fields and types are learned from up to
     1,000 records, and from the table where it exists; a run may learn other types from others. For the table of the rest
-    of a route every record is shown with the table that it goes to. Protected fields are shown as the table has them; of a
-    protected record that cannot be read nothing is shown.
+    of a route every record is shown with the table that it goes to. Fields are shown as the table may have them: masked or
+    hashed where it masks or hashes them; of a record with such fields that cannot be read nothing is shown.
 
     Exit code: 0; 4 when a record failed; 1 when Kafka, the catalog or the schema registry does not answer, a topic is
     missing, the query names a field that no record has had, or no record has a field; 2 when the pipeline file, the query

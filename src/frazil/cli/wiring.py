@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import socket
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -19,20 +17,19 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.elector import Elector
-from frazil.ingest.loop.leadership import Alone, Leadership, Member
+from frazil.ingest.loop.leadership import Alone, Leadership
 from frazil.ingest.tables.queries import Queries, SparkQueries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
+from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
-from frazil.spec.connections import HaSpec
 from frazil.spec.syntax.document import line_of
 from frazil.spec.syntax.problems import place
 
@@ -105,28 +102,12 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
 def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership:
     """Returns how this process knows which tables it works on: by the election of the pipeline file, or all of them.
 
-    Raises: UnavailableError where the address for the other processes cannot be listened on.
+    Raises: UnavailableError where the election cannot be taken part in.
     """
     if spec.process.ha is None:
         return Alone(run_id, __version__, clock.now_ms())
     # What is imported here takes a tenth of a second, which pipelines without an election save.
-    elected, link = (importlib.import_module(f"frazil.ha.{name}") for name in ("elected", "link"))
-    name = f"{socket.gethostname()}-{os.getpid()}-{run_id[:8]}"
-    elector = open_elector(spec, spec.process.ha, name)
-    toward = spec.kafka["bootstrap.servers"].partition(",")[0]
-    host, port = spec.process.ha.listen or (link.own_host(toward), 0)
-    try:
-        listening = link.Host(host, port, clock)
-    except OSError as error:
-        raise UnavailableError(
-            f"the processes of the pipeline cannot meet at {host}:{port}: {error.strerror or error}",
-            remedy="write another address under `ha.listen`",
-            where=f"{host}:{port}",
-        ) from None
-    member = Member(name, __version__, clock.now_ms(), is_warm=False)
-    leadership: Leadership = elected.Elected(
-        elector, listening, member, spec.process.ha.mode, clock, declared_tables(spec)
-    )
+    leadership: Leadership = ELECTIONS.get(spec.process.ha.elect).opener(spec, run_id, clock)
     return leadership
 
 
@@ -136,19 +117,6 @@ def declared_tables(spec: PipelineSpec) -> list[str]:
     names += [f"{spec.selected.namespace}.{selector.text}" for selector in spec.selected.topics]
     names += [route.text for route in spec.routes]
     return [f"{name} in {catalog_address(spec)}" for name in names]
-
-
-def open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Elector:
-    """Returns the client of the service that elects a leader. name: this process's."""
-    module = importlib.import_module(f"frazil.ha.{ha.elect}")
-    elector: Elector
-    if ha.elect == "kafka":
-        elector = module.KafkaElector(spec.kafka, spec.pipeline, name)
-    elif ha.elect == "postgres":
-        elector = module.PostgresElector(ha.uri, spec.pipeline, name)
-    else:
-        elector = module.LeaseElector(os.environ, spec.pipeline, name)
-    return elector
 
 
 @contextmanager

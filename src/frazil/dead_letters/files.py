@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns, unsealed
+from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, opened, reason_columns
 from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
@@ -99,7 +99,7 @@ def records_of(target: TableTarget, dead_letters: pa.RecordBatch) -> dict[str, p
     records = {name: dead_letters.column(name) for name in SOURCE_COLUMNS}
     if FAR_TIME in dead_letters.schema.names:
         records["timestamp"] = undivided_times(records["timestamp"], dead_letters.column(FAR_TIME))
-    return unsealed({**records, "headers": as_written(records["headers"], _HEADERS)}, target.protection)
+    return opened({**records, "headers": as_written(records["headers"], _HEADERS)}, target.record_key)
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -2,13 +2,14 @@
 
 So a dead letter can be replayed. A task writes them while it reads, as files that the commit of the batch will name.
 
-The bytes of records of a protected table are encrypted, so that only who has `protect_key` reads them. The names of headers
-stay as they are. Dead letters from before the table was protected are plain.
+The bytes of records of a table with a key for them are encrypted, so that only who has the key reads them. The names of
+headers stay as they are. Dead letters from before the table had the key are plain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,11 +21,10 @@ from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
 from frazil.error_classes import ErrorClass
-from frazil.errors import SpecError
 from frazil.plugins.formats import FORMATS
-from frazil.process.protect import Protection, key_id_of
 from frazil.rows.metadata_columns import divided_times
 from frazil.schema.arrow import Records, as_written, pick, unsliced, with_children
+from frazil.stages.record_key import RecordKey, unsealed
 from frazil.types import BadRecord, DataFile
 from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter
@@ -56,29 +56,17 @@ UNEXPLAINED = Mismatch(0, "", ErrorClass.TYPE_MISMATCH, "the value does not fit 
 """The mismatch of a record whose fault is not known."""
 
 
-def sealed(records: Mapping[str, pa.Array], protection: Protection | None) -> dict[str, pa.Array]:
-    """Returns records with their keys, values and header values encrypted, each for its place; as they are without a
-    protection.
-    """
-    return dict(records) if protection is None else _each(records, protection.key.seal)
+def sealed(records: Mapping[str, pa.Array], key: RecordKey | None) -> dict[str, pa.Array]:
+    """Returns records with their keys, values and header values encrypted, each for its place; as they are without a key."""
+    return dict(records) if key is None else _each(records, key.seal)
 
 
-def unsealed(records: Mapping[str, pa.Array], protection: Protection | None) -> dict[str, pa.Array]:
+def opened(records: Mapping[str, pa.Array], key: RecordKey | None) -> dict[str, pa.Array]:
     """Returns the records that were given to `sealed`.
 
     Raises: SpecError where they are encrypted with another key.
     """
-
-    def open_one(value: bytes, place: str) -> bytes:
-        by = key_id_of(value)
-        if by is None:
-            return value
-        if protection is None:
-            message = f"the dead letters are encrypted with the key {by}, and the table has no `protect_key`"
-            raise SpecError(message, remedy="write that `protect_key` until they are replayed", where=place)
-        return protection.key.unseal(value, place)
-
-    return _each(records, open_one)
+    return _each(records, partial(unsealed, key=key))
 
 
 def _each(records: Mapping[str, pa.Array], change: Callable[[bytes, str], bytes]) -> dict[str, pa.Array]:
@@ -120,12 +108,12 @@ def dead_letter_rows(
     mismatches: Sequence[Mismatch],
     schema_ids: pa.Array | None = None,
 ) -> pa.Table:
-    """Returns one row per record in the schema of the dead-letter table; the bytes of a protected table's are encrypted.
+    """Returns one row per record in the schema of the dead-letter table; their bytes are encrypted with its key.
 
     records: the source's columns of the bad records alone. mismatches: the mismatch of each record, in the same order.
     """
     count = len(mismatches)
-    values = {**sealed(records, dead_letters.protection), **reason_columns(mismatches)}
+    values = {**sealed(records, dead_letters.record_key), **reason_columns(mismatches)}
     values["retries"] = pa.repeat(pa.scalar(0, pa.int32()), count)
     if schema_ids is not None:
         values["schema_id"] = schema_ids

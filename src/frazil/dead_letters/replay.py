@@ -23,7 +23,6 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.progress import REPLAY, dump_lookups
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import (
     ReplayResult,
     Selection,
@@ -33,6 +32,7 @@ from frazil.dead_letters.files import (
     with_new_reason,
     write_some,
 )
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.pending import (
     PendingReplay,
     clear_mark,
@@ -45,7 +45,7 @@ from frazil.dead_letters.pending import (
     touched,
 )
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
-from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
+from frazil.dead_letters.replay_upserts import UpsertReplay
 from frazil.dead_letters.requirements import Needs, endless_changes, meet, split_crashing
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
@@ -57,9 +57,9 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records
-from frazil.rows.changes import Changes
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import pick
+from frazil.stages.changes import Changes
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -168,8 +168,8 @@ class Replayer:
         if table.spec.has_query:
             table.state = self._queries.load(table)
         if table.spec.changes.mode == "upsert":
-            chosen = SelectedDeadLetters(dead_letters, tuple(files), selection, since)
-            return replace_rows(self._catalog, self._queries, self._schemas, self._topic_readers, table, chosen)
+            services = (self._catalog, self._queries, self._schemas, self._topic_readers)
+            return UpsertReplay(*services, table, selection, dead_letters, tuple(files), since).run()
         written = self._write(table, dead_letters, files, selection)
         self._commit(table, dead_letters, written)
         return ReplayResult(written.replayed, written.selected - written.replayed)

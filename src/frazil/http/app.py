@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,19 +12,22 @@ from starlette.routing import Route
 
 from frazil.errors import FrazilError
 from frazil.http.api import Parameters, read_parameters, routes
-from frazil.http.console.pages import Console
 from frazil.http.metrics import MEDIA_TYPE, render
 from frazil.http.openapi import openapi_document
 from frazil.http.operations import Operations
+from frazil.http.pages import Pages, open_pages
 from frazil.http.problems import Problem, Refused, answer, make_problem, problem_of
 from frazil.http.security import Guard, wants_page
 from frazil.ingest.failures import TableStopped
 from frazil.ops.running import RunningPipeline
 from frazil.spec.connections import HttpSpec
 
+OpenPages = Callable[[RunningPipeline, Operations, HttpSpec], Sequence[Pages]]
+"""Opens the pages for people."""
 
-def make_app(pipeline: RunningPipeline, http: HttpSpec) -> Guard:
-    """Returns the application."""
+
+def make_app(pipeline: RunningPipeline, http: HttpSpec, open_pages: OpenPages = open_pages) -> Guard:
+    """Returns the application. open_pages: by default those of installed packages; the first ones answer a browser."""
     plain: dict[str, Callable[[Request], Response]] = {
         "/healthz": lambda _: _healthz(pipeline),
         "/readyz": lambda _: _readyz(pipeline),
@@ -33,23 +36,24 @@ def make_app(pipeline: RunningPipeline, http: HttpSpec) -> Guard:
     }
 
     operations = Operations()
-    console = Console(pipeline, operations, http)
+    pages = open_pages(pipeline, operations, http)
+    first = pages[0] if pages else None
 
     async def refuse(request: Request, error: Exception) -> Response:
-        if wants_page(request):
-            return console.refuse(request, _problem(error))
+        if first is not None and wants_page(request):
+            return first.refuse(request, _problem(error))
         return answer(_problem(error), pipeline.redact, getattr(error, "headers", None))
 
     app = Starlette(
         routes=[
             *(Route(path, _without_parameters(act)) for path, act in plain.items()),
             *routes(pipeline, operations),
-            *console.routes(),
+            *(route for of_package in pages for route in of_package.routes()),
         ],
         exception_handlers=dict.fromkeys((HTTPException, FrazilError, TableStopped, Refused, Exception), refuse),
     )
     app.router.redirect_slashes = False
-    return Guard(app, http, pipeline.redact, console.login, console.stop)
+    return Guard(app, http, pipeline.redact, pages)
 
 
 def _without_parameters(act: Callable[[Request], Response]) -> Callable[[Request], Response]:

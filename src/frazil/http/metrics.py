@@ -1,6 +1,6 @@
 """Metrics, read when Prometheus scrapes them or when they are sent: the loop counts, and does nothing else for them.
 
-Every metric is one entry of `PROCESS` or `TABLE`, from which the reference page and `frazil.telemetry.metrics` are made too.
+Every metric is one entry of `PROCESS` or `TABLE`, from which the reference page and `frazil_telemetry.metrics` are made too.
 Lines are written here rather than by the client library, which takes several times as long for a thousand tables.
 """
 

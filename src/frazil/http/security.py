@@ -7,7 +7,7 @@ request names must be this one (DNS rebinding), and a request that acts must com
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from frazil.http.pages import Pages
 from frazil.http.problems import Refused, answer
 from frazil.spec.connections import HttpSpec, HttpTokensSpec
 
@@ -49,18 +50,26 @@ class Guard:
         app: ASGIApp,
         http: HttpSpec,
         redact: Callable[[Any], Any],
-        login: Callable[[Request], Response],
-        stop: Callable[[], None],
+        pages: Sequence[Pages],
     ) -> None:
-        """login: the page that asks for a token. stop: ends answers that never end by themselves."""
+        """pages: the first ones ask a browser for its token, where there are any."""
         self._app = app
         self._http = http
         self._redact = redact
-        self._login = login
-        self.stop = stop
+        self._pages = pages
         self._headers = dict(_HEADERS)
         if http.tls is not None:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    def start(self) -> None:
+        """Begins what pages do beside requests."""
+        for pages in self._pages:
+            pages.start()
+
+    def stop(self) -> None:
+        """Ends it, and answers that never end by themselves."""
+        for pages in self._pages:
+            pages.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -81,14 +90,18 @@ class Guard:
             self._check(scope)
             await self._app(scope, receive, send_with_headers)
         except Refused as refused:
-            request = Request(scope)
-            is_page = refused.problem.status == 401 and wants_page(request)
-            response = self._login(request) if is_page else answer(refused.problem, self._redact, refused.headers)
+            response = self._refusal(Request(scope), refused)
             await response(scope, receive, send_with_headers)
         except Exception as error:
             log.error("http_request_failed", path=scope["path"], exc_info=error)
             if not is_answered:
                 raise
+
+    def _refusal(self, request: Request, refused: Refused) -> Response:
+        """Returns the answer to a refused request; a browser without a token is asked for it."""
+        if self._pages and refused.problem.status == 401 and wants_page(request):
+            return self._pages[0].login(request)
+        return answer(refused.problem, self._redact, refused.headers)
 
     def _check(self, scope: Scope) -> None:
         request = Request(scope)

@@ -84,6 +84,7 @@ class HttpServer:
             ssl_keyfile=tls.key if tls else None,
             ssl_context_factory=renewing(tls) if tls else None,
         )
+        app.start()
         self._server = uvicorn.Server(config)
         self._server.should_exit = self._is_ended
         log.info("http_started", address=str(self._http.listen), tls=tls is not None)

@@ -18,8 +18,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
-from frazil.ha.elector import Elector
+from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
@@ -126,20 +125,6 @@ def check_group(group: str, may_commit: Callable[[], bool]) -> Finding:
     except UnavailableError as error:
         return Finding(name, False, _ASKED_FOR_RIGHTS, error.message, remedy, name)
     return Finding(name, False, _ASKED_FOR_RIGHTS, "this client may not commit offsets in it", remedy, name)
-
-
-def check_election(elector: Elector, lacks_right: Callable[[], SpecError | None] = lambda: None) -> Finding:
-    """Checks whether a leader can be elected by the service that the pipeline file names. lacks_right: returns the error of
-    a right that a claim would lack, as far as that can be found without one.
-    """
-    name, tried = "election", f"asked {elector.kind} for the claims to lead, and what this client may do with them"
-    try:
-        verdict, lacking = elector.check(), lacks_right()
-        return Finding(name, True, tried, verdict) if lacking is None else failed(name, tried, lacking)
-    except FrazilError as error:
-        return failed(name, tried, error)
-    finally:
-        elector.close()
 
 
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:

@@ -19,9 +19,9 @@ from frazil.literals import format_moment
 from frazil.ops.json_records import to_json
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import known_tables
-from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
+from frazil.stages.record_key import key_id_of
 from frazil.write.plain_target import plain_target
 
 _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]

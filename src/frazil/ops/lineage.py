@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.schema import Schema
 
 from frazil.ingest.tables.queries import field_origins
 from frazil.ingest.tables.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.tables.table import Table
+from frazil.ops.json_records import to_json
 from frazil.process.analysis import Query
-from frazil.process.protect import ProtectedField
 from frazil.schema.parts import Path
 from frazil.schema.projection import format_path, path_in_doc
 from frazil.spec.settings import METADATA_COLUMNS
+from frazil.stages.notes import StageNote
+from frazil.stages.table import NOTES
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,17 @@ class TableLineage:
     columns: tuple[ColumnLineage, ...]
     #: The fields that decide which records make rows.
     conditions: tuple[str, ...] = ()
-    #: The fields that `protect` finds: `field` and its `action`.
-    protected: tuple[ProtectedField, ...] = ()
+    #: What stages do to fields before the query.
+    notes: tuple[StageNote, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Returns the JSON of the lineage, without the table's name."""
+        return to_json(self, "name", "notes") | notes_document(self.notes)
 
 
-def describe_protected(protected: Iterable[ProtectedField]) -> str:
-    """Returns the protected fields in one line, each with what happens to it."""
-    return ", ".join(f"{protected_field.field} ({protected_field.action})" for protected_field in protected)
+def notes_document(notes: Iterable[StageNote]) -> dict[str, Any]:
+    """Returns the keys of stages in a document of a table, those of stages that the table does not have among them."""
+    return {key: value for note in (*(kind() for kind in NOTES), *notes) for key, value in to_json(note).items()}
 
 
 def lineage_of(table: Table, query: Query | None) -> TableLineage:
@@ -69,7 +76,7 @@ def _of_query(table: Table, query: Query | None) -> TableLineage:
     own = own_columns(table.spec).keys() - {column.name for column in columns}
     metadata = _metadata_of(table)
     columns += [ColumnLineage(name, (metadata.get(name, name),)) for name in sorted(own)]
-    return TableLineage(table.name, tuple(columns), fields(query.conditions), query.protected)
+    return TableLineage(table.name, tuple(columns), fields(query.conditions), query.notes)
 
 
 def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:

@@ -35,6 +35,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
+from frazil.ops.lineage import notes_document
 from frazil.ops.reports import Problem, held_back, problem_document
 from frazil.ops.sampled_changes import (
     keys_beside,
@@ -45,13 +46,13 @@ from frazil.ops.sampled_changes import (
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
-from frazil.plugins.stages import STAGES
-from frazil.process.protect import ProtectedField
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.stages.notes import StageNote
+from frazil.stages.table import table_stages
 from frazil.types import OffsetRange
 
 SAMPLE_RECORDS = 10_000
@@ -93,6 +94,7 @@ class FirstOffset:
 
 INNER = (
     "problem", "layout", "is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds",
+    "notes",
 )  # fmt: skip
 """Fields of a planned table that are not keys of its JSON."""
 
@@ -138,8 +140,8 @@ class PlannedTable:
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
-    #: The fields of the records that `protect` finds: `field` and its `action`.
-    protected: tuple[ProtectedField, ...] = ()
+    #: What stages do to the fields of the records before the query.
+    notes: tuple[StageNote, ...] = ()
     #: The columns that the table's query makes, with their types; empty while no field of the records is known.
     query_columns: tuple[tuple[str, str], ...] = ()
     #: Why the query cannot make the table's rows.
@@ -149,7 +151,8 @@ class PlannedTable:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
-        return to_json(self, *INNER) | to_json(self.layout) | problem_document(self.problem)
+        added = to_json(self.layout) | problem_document(self.problem) | notes_document(self.notes)
+        return to_json(self, *INNER) | added
 
 
 @dataclass(frozen=True)
@@ -253,9 +256,8 @@ def _plan_table(
 
 
 def describe_stages(spec: TableSpec) -> Iterator[str]:
-    """Yields what each stage of an installed package does with the rows of a table."""
-    for name, settings in spec.stages:
-        yield f"{name}: {STAGES.get(name).plan(settings)}"
+    """Yields what each stage that other lines do not show does with the rows of a table."""
+    yield from filter(None, (stage.describe() for stage in table_stages(spec)))
 
 
 def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
@@ -360,7 +362,7 @@ def _add_query_columns(
     try:
         first_schema = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
-        plan.protected = query.protected if query is not None else ()
+        plan.notes = query.notes if query is not None else ()
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else first_schema
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)

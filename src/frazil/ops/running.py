@@ -18,8 +18,8 @@ from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import Catalog
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.loop.load import Restart
@@ -38,7 +38,6 @@ from frazil.ops.dead_letters import (
     dead_letter_document,
     newest_dead_letters,
 )
-from frazil.ops.history import History, Sample, sample_of
 from frazil.ops.maintenance import (
     chosen_tables,
     document_of_rounds,
@@ -103,13 +102,8 @@ class RunningPipeline:
     redact: Callable[[Any], Any]
     #: None until the JVM and the catalog have answered.
     parts: Parts | None = None
-    history: History = field(init=False)
     _services: OwnServices | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        file = self.spec.file.state_dir / f"{self.spec.pipeline}.history.db"
-        self.history = History(file, self.clock, self._samples)
 
     # ---- reading
 
@@ -294,10 +288,6 @@ class RunningPipeline:
     def _replayer(self) -> Replayer:
         own = self._own
         return Replayer(own.catalog, own.schemas, own.topics, own.queries)
-
-    def _samples(self) -> dict[str, Sample]:
-        now_ms = self.clock.now_ms()
-        return {} if self.parts is None else {table.name: sample_of(table, now_ms) for table in self.tables}
 
     def _copy(self, name: str) -> Table:
         """Returns a table of this name as a command has it, without anything that the loop knows.

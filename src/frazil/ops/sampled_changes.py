@@ -22,9 +22,9 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import ReadRecord
 from frazil.name_case import fold_case
-from frazil.ops.sampling import batch_of
 from frazil.printable import plural
 from frazil.spec import TableSpec
+from frazil.stages.changes import batch_of
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import column_of, find_key_fields, leaves_of
 from frazil.upsert.records.read_changes import apart_by_table

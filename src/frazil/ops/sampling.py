@@ -26,12 +26,12 @@ from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
 from frazil.spec.settings import InferSpec
+from frazil.stages.changes import batch_of
 from frazil.types import add_counts
-from frazil.write.target import METADATA_TYPES, TableTarget
+from frazil.write.target import TableTarget
 
 _ROUNDS = 3
 _TIMES = (DateType, TimestampType, TimestamptzType)
@@ -90,23 +90,6 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
         places = set(zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True))
         routed_records += [record for record in mine if (record.partition, record.offset) in places]
     return routed_records
-
-
-def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
-    """Returns the records as a task receives them."""
-    columns: dict[str, pa.Array] = {
-        "value": pa.array([record.value for record in records], pa.binary()),
-        "key": pa.array([record.key for record in records], pa.binary()),
-        "headers": pa.array(
-            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
-            arrow_type(METADATA_TYPES["headers"]),
-        ),
-        "topic": pa.array([record.topic for record in records], pa.string()),
-        "partition": pa.array([record.partition for record in records], pa.int32()),
-        "offset": pa.array([record.offset for record in records], pa.int64()),
-        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
-    }
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> tuple[Decoded, Mapping[str, int]]:

@@ -31,12 +31,13 @@ from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
-from frazil.ops.sampling import batch_of, routed_sample
+from frazil.ops.sampling import routed_sample
 from frazil.ops.status import MissingTopics
 from frazil.ops.tried_record import Read, TriedRecord, try_record
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
+from frazil.stages.changes import batch_of
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
 

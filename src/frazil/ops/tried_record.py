@@ -19,15 +19,10 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
-from frazil.ops.sampling import batch_of
-from frazil.process.evaluate import evaluate
-from frazil.process.program import Field, Program, Project
-from frazil.process.protect import protecting
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.rows.project import shape_rows
-from frazil.rows.protected import origins_of
 from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, arrow_type, pick
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, batch_of
 from frazil.write.target import TableTarget
 
 _APPEND = "append"
@@ -63,13 +58,13 @@ class TriedRecord:
     record: ReadRecord
     #: The table that it goes to.
     table: str
-    #: Its fields as a query sees them, for each row in it; empty where it cannot be read. Protected fields are protected.
+    #: Its fields as a query sees them, for each row in it; empty where it cannot be read.
     input: tuple[Row, ...] = ()
     output: tuple[TriedChange, ...] = ()
     #: The names of what drops or ignores it.
     dropped: tuple[str, ...] = ()
     error: TriedError | None = None
-    #: Its value as Kafka has it, where it cannot be read and its table protects nothing.
+    #: Its value as Kafka has it, where it cannot be read and anybody may read it.
     value: bytes | None = None
 
     @property
@@ -84,7 +79,7 @@ def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> Tried
     """Returns what becomes of a record in a table that has all columns which the record needs. read_one: `read_records` of
     the table and the record's topic, with the values that Spark makes.
 
-    Raises: RuntimeError, which quotes no record, in place of another exception where the table protects fields.
+    Raises: RuntimeError, which quotes no record, in place of another exception where the table's records are private.
     """
     with quoting_no_record(Job({record.topic: target})):
         ((_, columns, changes),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
@@ -95,7 +90,7 @@ def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> Tried
             return TriedRecord(record, target.name, seen, output, dropped)
         first = changes.decoded.mismatches[0]
         error = TriedError(first.kind, first.path, first.reason)
-        value = record.value if not seen and target.protection is None else None
+        value = record.value if not seen and target.record_key is None else None
         return TriedRecord(record, target.name, seen, error=error, value=value)
 
 
@@ -105,24 +100,10 @@ def _input(target: TableTarget, topic: str, records: Records) -> tuple[Row, ...]
     changes = read_records(source, topic, records)
     if changes.decoded.refused.any():
         return ()
-    columns = query_input(source, records, changes)
-    if target.protection is not None:
-        columns = _protected(target, source, columns)
+    columns: Records = query_input(source, records, changes)
+    for stage in target.stages:
+        columns = stage.show(source, columns)
     return tuple(_documents(columns, source.schema))
-
-
-def _protected(target: TableTarget, source: TableTarget, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Returns the columns that the table's schema of records has, protected."""
-    assert target.protection is not None
-    present = {name: column for name, column in columns.items() if name in source.arrow_schema.names}
-    stage = protecting(source.schema, target.protection, origins_of(source))
-    if stage is None:
-        return present
-    kept = tuple(field for field in stage.columns if field[0] in present)
-    program = Program((Project(kept),), tuple(Field(name, expression.type) for name, expression in kept))
-    count = len(next(iter(columns.values())))
-    protected = evaluate(program, present, count).columns
-    return {name: column for (name, _), column in zip(kept, protected, strict=True)}
 
 
 def _output(target: TableTarget, records: Records, changes: Changes) -> Iterator[TriedChange]:
@@ -144,8 +125,8 @@ def _by_name(rows: pa.Table) -> dict[str, pa.Array]:
     return {name: rows.column(name).combine_chunks() for name in rows.column_names}
 
 
-def _documents(columns: dict[str, pa.Array], schema: Schema) -> Iterator[Row]:
-    """Yields the rows as JSON. schema: of the table; columns that are protected have another type."""
+def _documents(columns: Records, schema: Schema) -> Iterator[Row]:
+    """Yields the rows as JSON. schema: of the table; columns may have another type as they are shown."""
     kinds = {field.name: field.field_type for field in schema.fields if field.name in columns}
     readable = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
     for row in range(len(next(iter(columns.values()), ()))):

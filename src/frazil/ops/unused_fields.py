@@ -1,7 +1,7 @@
 """Fields that settings name and no record has.
 
-The settings are `protect`, the single steps, `include`, `exclude`, `columns`, `key_columns` and `order_by`. Records may
-have the fields later, so nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
+The settings are those of stages, the single steps, `include`, `exclude`, `columns`, `key_columns` and `order_by`. Records
+may have the fields later, so nothing stops for them; but a misspelt one leaves in the table what was to be dropped.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from pyiceberg.types import IcebergType
 from frazil.ingest.tables.preflight import field_in_image
 from frazil.ingest.tables.queries import field_origins, steps_of
 from frazil.ingest.tables.schemas import Schemas
-from frazil.ingest.tables.settings import protection_of
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.name_case import change_case, fold_case, fold_path
 from frazil.ops.sampling import decode_sample
 from frazil.printable import plural
-from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
 from frazil.process.steps import compile_steps
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.names import spelled
 from frazil.schema.parts import Path, parts_of, types_in
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import nearest
+from frazil.stages.table import table_stages
 from frazil.types import RESCUED_COLUMN
 
 
 def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], count: int) -> Iterator[str]:
-    """Yields a warning for each field that `protect` or a step of the table names and none of its records has. fields: the
+    """Yields a warning for each field that a stage or a step of the table names and none of its records has. fields: the
     columns of the records. records: the sample. count: how many of them can be rows; without any, nothing is known of their
     fields.
     """
     if not count:
         return
     own_fields = Schema(*(field for field in fields.fields if field.name != RESCUED_COLUMN))
-    headers = frozenset(f"{HEADERS}.{name}" for record in records for name, _ in record.headers)
-    for setting, path, close in (*_of_protect(table, own_fields, headers), *_of_steps(table, own_fields)):
+    headers = frozenset(name for record in records for name, _ in record.headers)
+    for stage in table_stages(table.spec):
+        for unused in stage.unused_fields(own_fields, field_origins(table, own_fields), headers):
+            yield _warning(unused.setting, unused.path, nearest(unused.path, unused.names), count)
+    for setting, path, close in _of_steps(table, own_fields):
         yield _warning(setting, path, close, count)
 
 
@@ -121,20 +123,6 @@ def _paths_of(path: Path, kind: IcebergType) -> Iterator[Path]:
     yield path
     for part in parts_of(kind):
         yield from _paths_of((*path, part.name), part.field_type)
-
-
-def _of_protect(table: Table, fields: Schema, headers: frozenset[str]) -> Iterator[tuple[str, str, str | None]]:
-    protection = protection_of(table.spec)
-    if protection is None:
-        return
-    origins = field_origins(table, fields)
-    names = {name for name in (*origins, *fields.column_names) if name not in (KEY, HEADERS)}
-    for rule in protection.rules:
-        is_pattern = rule.selector.startswith("/")
-        if rule.matches(headers) or (not is_pattern and rule.selector.split(".")[0] in (KEY, HEADERS)):
-            continue
-        if not protected_paths(fields, Protection((rule,), protection.key), origins):
-            yield "protect", rule.selector, None if is_pattern else nearest(rule.selector, names)
 
 
 def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:

@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from frazil.errors import SpecError
+from frazil.plugins.extras import missing_extra
 
 _Object = TypeVar("_Object")
 
@@ -43,7 +44,7 @@ class Registered(Generic[_Object]):
     def get(self, name: str) -> _Object:
         """Returns the object of this name, imported at the first call.
 
-        Raises: SpecError where no package has it, two packages have it, or it cannot be imported.
+        Raises: SpecError where no package has it, an extra is not installed, two packages have it, or it cannot be imported.
         """
         loaded = self.built_in.get(name) or self._loaded.get(name)
         if loaded is None:
@@ -53,8 +54,11 @@ class Registered(Generic[_Object]):
     def _load(self, name: str) -> _Object:
         entry_points = [entry_point for entry_point in _installed(self.group) if entry_point.name == name]
         packages = sorted({package_of(entry_point) for entry_point in entry_points})
-        what = f"the {self._noun} `{name}`"
+        what = f"the {self._noun} `{name.replace('.', ' ')}`"  # As a command of a group is typed.
         if not entry_points:
+            missing = missing_extra(self.group, name, what)
+            if missing is not None:
+                raise missing
             raise SpecError(f"no installed package has {what}", remedy="install the package that has it")
         if len(entry_points) > 1:
             remedy = "uninstall all of them but one"

@@ -44,11 +44,11 @@ from frazil.process.program import (
     expressions_of,
     fields_of,
 )
-from frazil.process.protect import ProtectedField
 from frazil.process.refusals import aliases_used, check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import parts_of
+from frazil.stages.notes import StageNote
 from frazil.types import RESERVED_COLUMNS
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
@@ -83,8 +83,8 @@ class Query:
     program: Program | None
     #: The expression that cannot be a part of a program, and why.
     outside: Outside | None
-    #: The fields of the records that are protected before the query.
-    protected: tuple[ProtectedField, ...] = ()
+    #: What stages do to the fields of the records before the query.
+    notes: tuple[StageNote, ...] = ()
     #: The names of columns that later columns of the select list use, in small letters.
     aliases: frozenset[str] = frozenset()
 

@@ -88,6 +88,8 @@ class Project:
     """Replaces the columns by these, in this order."""
 
     columns: tuple[tuple[str, Expression], ...]
+    #: Whether each of them stands for the column of its name, whose values it may replace.
+    is_in_place: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from pyiceberg.schema import Schema
 from frazil.decode.columns import Mismatch, first_mismatches
 from frazil.process.evaluate import evaluate
 from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
-from frazil.rows.changes import Changes, ReadRecords, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.rows.query import input_columns, run_query
 from frazil.schema.arrow import Rows, pick, spread_mask
+from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.write.target import TableTarget
 
 

@@ -20,7 +20,6 @@ from frazil.decode.limits import refusal
 from frazil.decode.regroup import member_at, regroup
 from frazil.decode.rescue import add_members
 from frazil.decode.settings import Reading
-from frazil.rows.changes import Changes
 from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
@@ -30,6 +29,7 @@ from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.parts import is_one_column, unfold
 from frazil.schema.projection import Layout, Shaping, has_column, in_record
 from frazil.schema.selection import Path
+from frazil.stages.changes import Changes
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 

@@ -26,9 +26,9 @@ from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
 from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
 from frazil.process.references import references_of
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
 from frazil.rows.expectations import are_any, dropped_by, refuse_unmet
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.upsert.records.read_changes import without_ordered
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -173,7 +173,7 @@ def input_columns(
     """Returns the columns that a query can name: fields of the records, and metadata. records: one value per row. own:
     by field of metadata, what the envelope provides.
     """
-    # A record's own names of members are not those of the table with `column_case`, and `protect` finds them by name.
+    # A record's own names of members are not those of the table with `column_case`, and stages find them by name.
     kinds = {arrow_field.name: arrow_field.type for arrow_field in source.arrow_schema}
     inputs = {
         field.name: column if column.type.equals(kinds[field.name]) else as_written(column, kinds[field.name])

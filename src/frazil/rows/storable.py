@@ -13,9 +13,9 @@ from pyiceberg.types import DecimalType
 
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.schema.arrow import Rows, arrow_type
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.write.cluster import arrangement_of
 from frazil.write.target import TableTarget
 

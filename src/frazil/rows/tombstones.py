@@ -14,10 +14,10 @@ import numpy as np
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import Changes, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.schema.arrow import Bools, Records, pick, spread_mask
+from frazil.stages.changes import Changes, appended
 from frazil.write.target import TableTarget
 
 _REASON = "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"

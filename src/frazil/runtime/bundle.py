@@ -1,14 +1,15 @@
 """The offline bundle: a tar file from which a machine without a network gets Frazil as it is installed here.
 
-It has a wheel of Frazil and of every package that Frazil requires, made from the installed files, so that their versions
-are those of this machine; the jars of every use; and the SHA-256 sum of each file. The wheels are for this platform and
-this version of Python. Commands of other packages, outside their library folder, are not part of it.
+It has a wheel of Frazil, of its installed extras and of every package that these require, made from the installed files,
+so that their versions are those of this machine; the jars of every use; and the SHA-256 sum of each file. The wheels are
+for this platform and this version of Python. Commands of other packages, outside their library folder, are not part of it.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import importlib.metadata
 import io
 import platform
@@ -22,6 +23,7 @@ from typing import IO
 
 import frazil
 from frazil.errors import UnavailableError
+from frazil.plugins.extras import installed_extras
 from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory
 from frazil.runtime.ship import check_recorded, closure
 from frazil.temporary import temporary_folder
@@ -35,7 +37,7 @@ Frazil {version} for Python {python} on {platform}. To install it without a netw
 
     sha256sum --check SHA256SUMS
     python{python} -m venv /opt/frazil
-    /opt/frazil/bin/pip install --no-index --find-links wheels frazil
+    /opt/frazil/bin/pip install --no-index --find-links wheels {names}
     /opt/frazil/bin/frazil setup --from ../{file}
     /opt/frazil/bin/frazil doctor
 
@@ -107,7 +109,9 @@ def _pack(target: Path, name: str) -> list[str]:
                 sums[inside] = hashlib.file_digest(file, "sha256").hexdigest()
                 _add(archive, inside, file)
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        readme = _README.format(version=frazil.__version__, python=python, platform=platform.machine(), file=name)
+        names = " ".join(_own_modules())
+        about = {"version": frazil.__version__, "python": python, "platform": platform.machine()}
+        readme = _README.format(**about, names=names, file=name)
         listed = "".join(f"{digest}  {inside}\n" for inside, digest in sums.items())
         _add(archive, "README", io.BytesIO(readme.encode()))
         _add(archive, "SHA256SUMS", io.BytesIO(listed.encode()))
@@ -116,8 +120,9 @@ def _pack(target: Path, name: str) -> list[str]:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yields the files of the bundle. A wheel is deleted once the next file is wanted."""
-    distributions = closure(["frazil"])
-    check_recorded(distribution for distribution in distributions if distribution.name != "frazil")
+    own_modules = _own_modules()
+    distributions = closure(own_modules, with_extras=own_modules)
+    check_recorded(distribution for distribution in distributions if distribution.name not in own_modules)
     for distribution in distributions:
         wheel = _wheel(distribution, folder)
         yield f"wheels/{wheel.name}", wheel
@@ -125,6 +130,11 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for use in USES:
         for jar in jars(use):
             yield f"jars/{jar.parent.name}/{jar.name}", jar
+
+
+def _own_modules() -> dict[str, str]:
+    """Returns the import packages of Frazil and of its installed extras, by the name of the distribution."""
+    return {"frazil": "frazil"} | {extra.distribution: extra.module for extra in installed_extras()}
 
 
 def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
@@ -156,13 +166,14 @@ def _wheel(distribution: importlib.metadata.Distribution, folder: Path) -> Path:
 
 
 def _recorded(distribution: importlib.metadata.Distribution) -> dict[str, Path]:
-    """Returns the files of a package by their names in a wheel; those of Frazil itself also where it runs from a
-    checkout.
+    """Returns the files of a package by their names in a wheel; those of Frazil itself and of its extras also
+    where they run from a checkout.
     """
     files = {path.as_posix(): Path(str(path.locate())) for path in distribution.files or () if _is_packed(path)}
-    if distribution.name == "frazil":
-        root = Path(frazil.__file__).parent
-        source_files = {f"frazil/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*"))}
+    own_module = _own_modules().get(distribution.name)
+    if own_module is not None:
+        root = Path(str(importlib.import_module(own_module).__file__)).parent
+        source_files = {f"{own_module}/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*"))}
         files = {name: path for name, path in files.items() if ".dist-info/" in name}
         files |= {
             name: path for name, path in source_files.items() if path.is_file() and _is_packed(PurePosixPath(name))

@@ -28,6 +28,7 @@ import frazil
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.extras import EXTRAS
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.stages import STAGES
 from frazil.runtime.jars import cache_directory
@@ -134,8 +135,9 @@ def packages_archive(deadline: Deadline | None = None) -> Path:
 
     Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
     """
-    added = sorted(FORMATS.packages | ENVELOPES.packages | STAGES.packages)
-    distributions = closure((*_ROOTS, *added), _NOT_SHIPPED)
+    own = {extra.distribution for extra in EXTRAS}  # In the other archive.
+    added = sorted((FORMATS.packages | ENVELOPES.packages | STAGES.packages) - own)
+    distributions = closure((*_ROOTS, *added), _NOT_SHIPPED | own)
     check_recorded(distribution for distribution in distributions if distribution.name in added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in distributions:
@@ -221,9 +223,11 @@ def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> 
             )
 
 
-def closure(roots: Iterable[str], left_out: Collection[str] = ()) -> list[importlib.metadata.Distribution]:
+def closure(
+    roots: Iterable[str], left_out: Collection[str] = (), with_extras: Collection[str] = ()
+) -> list[importlib.metadata.Distribution]:
     """Returns the distributions of `roots` and everything they require here, by name, without those `left_out` and what
-    only these require.
+    only these require. with_extras: whose extras count too, as far as they are installed.
 
     Raises: UnavailableError for a root that is not installed.
     """
@@ -241,9 +245,9 @@ def closure(roots: Iterable[str], left_out: Collection[str] = ()) -> list[import
                 remedy = "install Frazil's requirements"
                 raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
             continue  # Required on other platforms only.
-        waiting += [
-            match[0] for match in map(_NAME.match, distributions[name].requires or ()) if match and not match["extra"]
-        ]
+        takes_extras = name in with_extras
+        matches = filter(None, map(_NAME.match, distributions[name].requires or ()))
+        waiting += [match[0] for match in matches if takes_extras or not match["extra"]]
     return [distributions[name] for name in sorted(distributions)]
 
 

@@ -34,6 +34,8 @@ from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
 """The first part of paths of fields in a record's key. No field can have this name: a single surrogate is not text."""
+KEY, HEADERS = "_key", "_headers"
+"""How settings name the record's key, and a header: `_headers.NAME`."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS, CatalogKind, Service, service_at
+from frazil.plugins.elections import ELECTIONS
 from frazil.spec.catalog_properties import check_value
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node
@@ -338,7 +339,7 @@ class HaSpec(
 
     reads_secrets = True
 
-    elect: Literal["kafka", "kubernetes", "postgres", "none"] = "kafka"
+    elect: Annotated[str, Key(choices=("kafka", "kubernetes", "postgres", "none"), registered=ELECTIONS)] = "kafka"
     """How a leader is elected; with `none` the newest run works, and the others end."""
     mode: Literal["lead", "spread"] = "lead"
     """`lead`: the leader works on all tables; `spread`: the tables are divided among the processes."""

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
+from frazil.plugins.extras import is_installed, names_of_extras, not_installed
 from frazil.secrets import Secrets, has_reference
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of
+from frazil.spec.syntax.environments import (
+    ENVIRONMENTS,
+    Overridden,
+    Overrides,
+    fill_variables,
+    overridden,
+    overrides_of_process,
+)
 from frazil.spec.syntax.keys import Declared, keys_of
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading, Rules
+from frazil.spec.syntax.shown import Setting, settings_of
 from frazil.spec.tables import RULES as RULES_OF_TABLES
 from frazil.spec.tables import prepare_defaults, prepare_table, shared_settings
 
@@ -27,22 +37,49 @@ _STRANGE_REMEDIES: Mapping[str, str] = {
 _OF_KAFKA = ("bootstrap.", "security.", "sasl.", "ssl.")
 
 
-def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
-    """The spec that the file at `path` declares, its secrets taken from `environment` and from files.
+def load_spec(
+    path: Path,
+    environment: Mapping[str, str] = os.environ,
+    overrides: Overrides | None = None,
+    secrets: Secrets | None = None,
+) -> PipelineSpec:
+    """The spec that the file at `path` declares, its secrets and variables taken from `environment` and from files.
+    overrides: the environment of the file, and values that replace those of the file; by default what the command line
+    or the variable FRAZIL_ENV chooses. secrets: in place of those of `environment`.
 
     Raises a SpecError with the first problem in the file, and the others in its `others`.
     """
-    document = read_document(path)
-    texts = list(texts_of(document))
-    reading = Reading(path, Secrets(environment), RULES)
+    if overrides is None:
+        overrides = overrides_of_process() if environment is os.environ else Overrides()
+    reading = Reading(path, secrets or Secrets(environment), RULES)
+    document = _read_file(path, overrides, reading).document
+    reading.problems.raise_any()
+    texts = [text for key, value in document.items() if key != ENVIRONMENTS for text in ((key, 0), *texts_of(value))]
     spec = reading.read(PipelineSpec, _prepared(document, path, reading))
     if spec is not None:
-        for text, line in texts:
-            if has_reference(text) and text not in reading.secrets.resolved:
-                reading.problems.add(line, "a reference to a secret is not read here", "write the value itself")
+        _check_references(texts, reading)
     reading.problems.raise_any()
     assert spec is not None
     return spec.model_copy(update={"secrets": frozenset(reading.secrets.found)})
+
+
+def read_settings(
+    path: Path, environment: Mapping[str, str] = os.environ, overrides: Overrides | None = None
+) -> tuple[Setting, ...]:
+    """Returns the settings of the file as `load_spec` reads them, each with the place that it comes from, without defaults
+    and without secrets.
+
+    Raises: SpecError for a file that is not a mapping, and for an environment or a value that it has no place for.
+    """
+    overrides = overrides_of_process() if overrides is None else overrides
+    return settings_of(_read_file(path, overrides, Reading(path, Secrets(environment), RULES)), path, overrides)
+
+
+def _read_file(path: Path, overrides: Overrides, reading: Reading) -> Overridden:
+    """Returns the file with its overrides and variables; variables that cannot be read are noted."""
+    file = overridden(read_document(path), overrides, path)
+    fill_variables(file.document, reading.secrets, reading.problems)
+    return file
 
 
 def _prepared(document: Section, path: Path, reading: Reading) -> Section:
@@ -113,6 +150,13 @@ def _check_topics(spec: PipelineSpec) -> Iterator[Mistake]:
         yield Mistake("namespace", "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if spec.selected.namespace:
         yield from _check_clashes(spec)
+
+
+def _check_references(texts: Iterable[tuple[str, int]], reading: Reading) -> None:
+    """Refuses references to secrets where a setting would take them for its text."""
+    for text, line in texts:
+        if has_reference(text) and text not in reading.secrets.resolved:
+            reading.problems.add(line, "a reference to a secret is not read here", "write the value itself")
 
 
 def _check_names(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -194,6 +238,22 @@ def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
             yield Mistake((), message, "rename the table, or narrow `topics`", table.line)
 
 
+_USE_EXTRAS: Mapping[str, Callable[[PipelineSpec], bool]] = {
+    "ha": lambda spec: spec.process.ha is not None and spec.process.ha.elect in names_of_extras("frazil.elections"),
+    "telemetry": lambda spec: bool(spec.process.telemetry.otlp or spec.process.telemetry.openlineage),
+    "verify": lambda spec: spec.process.verify is not None,
+}
+"""The sections that a package beside the core reads, by its name, and whether a file uses them."""
+
+
+def _check_extras(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields sections of packages that are not installed."""
+    for name, is_used in _USE_EXTRAS.items():
+        if is_used(spec) and not is_installed(name):
+            error = not_installed(name, f"what `{name}` configures")
+            yield Mistake(name, error.message, error.remedy)
+
+
 RULES: Mapping[type[Declared], Rules] = {
     **RULES_OF_TABLES,
     RouteSpec: OF_ROUTES,
@@ -201,7 +261,7 @@ RULES: Mapping[type[Declared], Rules] = {
         _complete,
         (
             _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, check_routes,
-            _check_topics,
+            _check_topics, _check_extras,
         ),
     ),
 }  # fmt: skip

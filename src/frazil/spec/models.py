@@ -7,7 +7,7 @@ nor serialised.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -32,7 +32,7 @@ from frazil.spec.syntax.keys import (
     not_a_key,
     section,
 )
-from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,
@@ -43,6 +43,8 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
+from frazil.stages.protect.settings import ProtectSpec
+from frazil.stages.settings import StageSettings
 from frazil.types import RoutedTable
 
 if TYPE_CHECKING:
@@ -73,6 +75,24 @@ def _read_tables(node: Node, _: Reading) -> list[Node]:
     return list(node.values())
 
 
+def _read_environments(node: Node, _: Reading) -> tuple[str, ...]:
+    """Returns the names of the environments, whose keys are those of the file; their values are read where one is chosen."""
+    example = "`prod: {kafka: {…}}`, each environment with the settings that differ"
+    mistakes = []
+    for name, overlay in forms.entries_of(node, example).items():
+        if not isinstance(overlay, Section):
+            message = f"the environment `{name}` is {describe(overlay)} where a mapping is expected"
+            mistakes.append(Mistake((name,), message, "write the settings that differ in it"))
+            continue
+        for key in overlay:
+            if key not in keys_of(PipelineSpec):
+                message = f"unknown key `{key}` in the environment `{name}`"
+                mistakes.append(Mistake((name, key), message, advice(key, keys_of(PipelineSpec)), overlay.lines[key]))
+    if mistakes:
+        raise Mistakes(mistakes, is_cause=True)
+    return tuple(node)  # type: ignore[arg-type]
+
+
 def _read_routes(node: Node, _: Reading) -> list[Node]:
     return list(forms.read_list(node, lambda route: route))
 
@@ -92,7 +112,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     name: Annotated[str, not_a_key("name")]
     source: Annotated[table_keys.SourceSpec, group("source")] = table_keys.SourceSpec()
     shape: Annotated[table_keys.ShapeSpec, group("shape")] = table_keys.ShapeSpec()
-    protection: Annotated[table_keys.ProtectSpec, group("protection")] = table_keys.ProtectSpec()
+    protection: Annotated[ProtectSpec, group("protection")] = ProtectSpec()
     query: Annotated[table_keys.QuerySpec, group("query")] = table_keys.QuerySpec()
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
@@ -126,17 +146,28 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, `lookup`, `protect` or `expect` makes the table's rows from the records' fields; otherwise they
-        are the records.
+        """Whether a query, `lookup`, `expect` or a stage makes the table's rows from the records' fields; otherwise they are
+        the records.
         """
         query = self.query
-        steps = query.where or query.select or query.has_steps or query.lookup
-        return bool(steps or self.protection.protect or query.judges_rows)
+        steps = query.where or query.select or query.has_steps or query.lookup or query.judges_rows
+        return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+
+    @property
+    def stage_settings(self) -> dict[str, StageSettings]:
+        """The settings of stages, by their fields."""
+        return {name: getattr(self, name) for name in STAGE_SETTINGS}
 
     def without_query(self) -> Self:
-        """Returns the settings without those that change records before the table, except for `protect`."""
+        """Returns the settings without those that make other rows of records, except for stages that all records pass."""
         query = table_keys.QuerySpec(udf=self.query.udf, on_error=self.query.on_error)
-        return self.model_copy(update={"query": query})
+        stages = {name: stage.of_rest() for name, stage in self.stage_settings.items()}
+        return self.model_copy(update={"query": query, **stages})
+
+    def of_records(self) -> Self:
+        """Returns the settings of the table that the records alone would make."""
+        stages = {name: stage.of_records() for name, stage in self.stage_settings.items()}
+        return self.without_query().model_copy(update=stages)
 
 
 class DivisionSpec(Declared):
@@ -303,6 +334,12 @@ class PipelineSpec(
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
+    #: Their names.
+    environments: Annotated[
+        tuple[str, ...],
+        Form({"type": "object", "additionalProperties": {"type": "object"}}, read=_read_environments),
+    ] = ()
+    """Settings that differ in an environment, by its name, written as in the file: `frazil --env NAME` lays them over it."""
     file: Annotated[FileSpec, group("file")]
 
     if TYPE_CHECKING:
@@ -348,6 +385,12 @@ class PipelineSpec(
         return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
 
 
+STAGE_SETTINGS: Mapping[str, type[StageSettings]] = {
+    name: field.annotation
+    for name, field in TableSpec.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, StageSettings)
+}
+"""By field of a table, the model of the settings of a stage."""
 OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")

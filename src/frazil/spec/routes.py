@@ -9,7 +9,6 @@ from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route
 from frazil.spec.changes import added_metadata
 from frazil.spec.models import PipelineSpec, RouteSpec, Shared, TableSpec
-from frazil.spec.protect import rule_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.problems import Mistake
@@ -42,9 +41,8 @@ def _check_route(route: RouteSpec) -> Iterator[Mistake]:
         return
     read = (source for source in route.division.to.sources if source.kind in ("field", "header"))
     names = [".".join(("_headers", *source.path) if source.kind == "header" else source.path) for source in read]
-    if any(rule_of(route.protection.protect, name) for name in names):
-        message = "tables would be named after values of a field that `protect` protects"
-        yield Mistake("to", message, "route by another field, or take this one out of `protect`")
+    for stage in route.stage_settings.values():
+        yield from stage.check_route(names)
     if any(source.kind == "capture" for source in route.division.to.sources):
         message = "`to` has a group of the topic's expression, and the route is by values of records"
         yield Mistake("to", message, "write `${topic}`, or leave `by` out")

@@ -70,9 +70,9 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "atomic": settings.AtomicSpec,
     "envelope": settings.EnvelopeSpec,
     "column": settings.ColumnSpec,
-    "protect_rule": settings.ProtectRule,
     "expectation": settings.ExpectationSpec,
     "lookup": settings.LookupSpec,
+    **{name: model for stage in models.STAGE_SETTINGS.values() for name, model in stage.sections.items()},
 }
 
 

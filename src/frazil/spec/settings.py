@@ -32,10 +32,8 @@ MetadataField = Literal[
 ]  # fmt: skip
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
-ProtectAction = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
-PROTECT_ACTIONS: tuple[str, ...] = get_args(ProtectAction)
 Constant = str | int | float | bool
 _ACTIONS = forms.names_of(ACTIONS, {"type": "array", "items": forms.TEXT.schema, "uniqueItems": True})
 SKIPPABLE = ("compact", "deletes", "manifests", "expire", "orphans")
@@ -199,25 +197,6 @@ class AtomicSpec(Declared, json_schema_extra={"required": ["transaction_topic"]}
     #: None: a transaction is whole when the next one has begun.
     transaction_topic: Annotated[str | None, TOPIC_NAME] = None
     """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
-
-
-class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
-    """What happens to the fields that a rule of `protect` finds."""
-
-    #: The path of a field, or a regular expression between slashes.
-    selector: Annotated[str, not_a_key("name")]
-    #: The names of the path, where one of them has a dot.
-    names: Annotated[tuple[str, ...], not_a_key("names")] = ()
-    action: Annotated[ProtectAction, Key(default="hash")] = "hash"
-    """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
-    label: Annotated[str, forms.TEXT] = ""
-    """Of `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
-    keep: Annotated[int, forms.count(4)] = 4
-    """Of `mask`: how many characters at the end stay, where the text has at least twice as many."""
-    length: Annotated[int, forms.count(4)] = 4
-    """Of `truncate`: how many characters at the beginning stay."""
-    value: Annotated[str, forms.TEXT] = ""
-    """Of `constant`: the text."""
 
 
 class ExpectationSpec(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function, import_function
 from frazil.secrets import has_reference, secrets_of
-from frazil.spec.settings import METADATA_COLUMNS, PROTECT_ACTIONS, Constant, MetadataField
+from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, section
@@ -24,9 +24,6 @@ from frazil.types import RESERVED_COLUMNS
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
 
-MIN_KEY_BYTES = 32
-"""Of the key of `protect`."""
-KEY_REMEDY = "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`"
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _MOST = 2**63
 
@@ -35,17 +32,6 @@ def _hide_unit(column: Section) -> None:
     written = column.get("type")
     if isinstance(written, Scalar) and (unit := unit_of(written.text)):
         column.hide("unit", unit)
-
-
-def _read_protect_key(node: Node, reading: Reading) -> str:
-    """Returns the text of the key, which the file only refers to."""
-    text = forms.read_text(node)
-    if not has_reference(text):
-        raise SpecError("`protect_key` is written into the file", remedy=KEY_REMEDY)
-    key = reading.secrets.resolve(text, "protect_key")
-    if len(key.encode()) < MIN_KEY_BYTES:
-        raise SpecError(f"`protect_key` is shorter than {MIN_KEY_BYTES} bytes", remedy=KEY_REMEDY)
-    return key
 
 
 def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
@@ -171,7 +157,6 @@ METADATA_SCHEMA: JsonSchema = {
     ]
 }
 METADATA = Form(METADATA_SCHEMA, read=_read_metadata)
-PROTECT_KEY = Form(forms.TEXT.schema, forms.TEXT.write, _read_protect_key)
 PROPERTIES = forms.strings(_check_table_property, has_secrets=False)
 RENAME = forms.words_by_name(
     forms.STRINGS,
@@ -187,12 +172,6 @@ ADD_FIELDS = Form(forms.STRINGS, read=_read_added)
 UDF = Form(forms.TEXT_OR_TEXTS, read=_read_functions)
 COLUMNS = forms.by_name(
     {"anyOf": [forms.TYPE_WORD, section("column").schema]}, "`columns: {name: type}`", short="type", also=_hide_unit
-)
-PROTECT = forms.by_name(
-    {"anyOf": [{"enum": list(PROTECT_ACTIONS)}, section("protect_rule").schema]},
-    "`protect: {email: hash}`",
-    short="action",
-    as_text=True,
 )
 LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)

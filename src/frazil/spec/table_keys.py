@@ -12,7 +12,7 @@ from frazil.plugins.functions import Function
 from frazil.spec import settings, table_forms
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.keys import Declared, Key, SecretWord, section
+from frazil.spec.syntax.keys import Declared, Key, section
 from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 
@@ -79,16 +79,6 @@ class ShapeSpec(Declared):
     """Paths of the fields to take, each with everything in it; all unless written."""
     exclude: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
     """Paths of the fields to leave out, each with everything in it."""
-
-
-class ProtectSpec(Declared):
-    """What happens to personal data."""
-
-    protect: Annotated[tuple[settings.ProtectRule, ...], table_forms.PROTECT] = ()
-    """What happens to fields with personal data before anything is written: path, or /regular expression/, to an action.
-    The first rule that finds a field decides."""
-    protect_key: Annotated[SecretWord, table_forms.PROTECT_KEY] = None
-    """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
 
 
 class QuerySpec(Declared):

@@ -17,10 +17,17 @@ from frazil.spec.columns import (
     check_shaping,
     check_value,
 )
-from frazil.spec.models import DEFAULTS_KEYS, OF_ALL_TABLES, OF_ONE_TABLE, PipelineSpec, Shared, TableSpec
+from frazil.spec.models import (
+    DEFAULTS_KEYS,
+    OF_ALL_TABLES,
+    OF_ONE_TABLE,
+    STAGE_SETTINGS,
+    PipelineSpec,
+    Shared,
+    TableSpec,
+)
 from frazil.spec.package_stages import hide_stages
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
-from frazil.spec.protect import check_protect, check_rule, complete_rule
 from frazil.spec.sections import RULES as RULES_OF_SECTIONS
 from frazil.spec.sections import check_order
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
@@ -237,11 +244,16 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
         yield Mistake(key, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
 
 
+def _check_stages(table: TableSpec) -> Iterator[Mistake]:
+    for stage in table.stage_settings.values():
+        yield from stage.check(table)
+
+
 OF_TABLES = Rules(
     _complete_table,
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
-        _check_layout, _check_named_columns, check_protect, steps.check_added, steps.check_new_names,
+        _check_layout, _check_named_columns, _check_stages, steps.check_added, steps.check_new_names,
         steps.check_different, steps.check_expect,
     ),
     _STRANGE_IN_TABLE.get,
@@ -253,7 +265,7 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.ColumnSpec: Rules(checks=(check_column,), strange=STRANGE_IN_COLUMN.get),
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
-    settings.ProtectRule: Rules(complete_rule, (check_rule,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
     settings.ExpectationSpec: Rules(checks=(steps.check_expectation,)),
+    **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
 }

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.cdc.positions import split_snapshot_marks
-from frazil.rows.changes import UPSERT, Changes
 from frazil.schema.arrow import Bools, Ints, Records, pick
+from frazil.stages.changes import UPSERT, Changes
 from frazil.types import RESCUED_COLUMN
 from frazil.upsert.deduplicate import (
     LatestChanges,

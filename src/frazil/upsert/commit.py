@@ -23,8 +23,8 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.report import TaskReport
-from frazil.rows.changes import UPSERT
 from frazil.schema.arrow import Bools, Ints, as_written, one_array
+from frazil.stages.changes import UPSERT
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.deduplicate import LatestChanges, Ranked, key_codes

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.rows.changes import DELETE, TRUNCATE
 from frazil.schema.arrow import Bools, Ints, is_every, one_array
+from frazil.stages.changes import DELETE, TRUNCATE
 from frazil.upsert.arrival_order import ArrivalOrder
 
 _WIDE = 64

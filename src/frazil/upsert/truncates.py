@@ -17,8 +17,8 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
-from frazil.rows.changes import TRUNCATE, Changes
 from frazil.schema.arrow import Bools
+from frazil.stages.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
 from frazil.upsert.lookup.live_rows import column_pieces

@@ -20,13 +20,14 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program, SparkPart
-from frazil.process.protect import Protection
 from frazil.routing import Route
 from frazil.schema.arrow import arrow_field
 from frazil.schema.names import spelled
 from frazil.schema.parts import with_requirement
-from frazil.schema.projection import Layout, Shaping, make_layout
+from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
 from frazil.schema.selection import Path
+from frazil.stages.record_key import RecordKey
+from frazil.stages.stage import TableStage
 from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
@@ -211,10 +212,10 @@ class TableTarget:
     changes: ChangeReading | None = None
     #: None where the rows are what the records alone make.
     query: TableQuery | None = None
-    #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
-    protection: Protection | None = None
-    #: The stages of installed packages, each with its settings as JSON.
-    stages: tuple[tuple[str, str], ...] = ()
+    #: The stages that the table's settings ask for, in order.
+    stages: tuple[TableStage, ...] = ()
+    #: What encrypts records that are kept whole; None where anybody may read them. Of a dead-letter table: its table's.
+    record_key: RecordKey | None = None
     #: None where the table takes all records of its topics.
     routed: RoutedRecords | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
@@ -320,6 +321,21 @@ class TableTarget:
         """The fields to decode and the columns they feed, of a table with `shaping`."""
         assert self.shaping is not None
         return make_layout(self.fields, self.shaping)
+
+    @property
+    def origins(self) -> dict[str, Path | None]:
+        """By column, the field or the part of the record that feeds it, where these have another name; None for a column
+        that is not a part of the record as its producer sent it, such as the offset.
+        """
+        origins: dict[str, Path | None] = {}
+        if self.shaping is not None:
+            origins |= self.layout.paths
+            origins |= dict.fromkeys(self.shaping.own)
+            origins |= {column: (HEADERS, name) for column, name in self.shaping.headers}
+            if self.shaping.key:
+                origins[self.shaping.key] = (KEY,)
+        parts: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
+        return {**origins, RESCUED_COLUMN: None, **{column: parts.get(field) for field, column in self.metadata}}
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:

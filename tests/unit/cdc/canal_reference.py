@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import DELETE, UPSERT
+from frazil.stages.changes import DELETE, UPSERT
 
 Row = Mapping[str, str | None]
 TYPES = {

@@ -19,8 +19,8 @@ from pyiceberg.types import IcebergType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.rows.changes import Changes
 from frazil.schema.evolve import new_schema
+from frazil.stages.changes import Changes
 from frazil.write.target import TableTarget
 from tests.unit.decode.avro_bodies import spell
 

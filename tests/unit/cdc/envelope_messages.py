@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.rows.changes import Changes
+from frazil.stages.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 UPSERT_ENVELOPE = Envelope("debezium", is_upsert=True, keys=(("id",),))

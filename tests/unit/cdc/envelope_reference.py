@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType
 
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.types import parse_type
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import TableTarget, metadata_columns
 
 Row = Mapping[str, Any]

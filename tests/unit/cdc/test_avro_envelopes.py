@@ -7,7 +7,7 @@ from pyiceberg.types import ListType, StringType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope
-from frazil.rows.changes import DELETE, UPSERT
+from frazil.stages.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro, bad_records
 from tests.unit.cdc.envelope_reference import target_for
 

@@ -18,8 +18,8 @@ from pyiceberg.types import LongType, StringType
 from frazil.cdc.changes import read_envelope
 from frazil.decode.json.text import read_latin1
 from frazil.decode.settings import Envelope, Reading
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.projection import Shaping
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import ChangeReading
 from tests.unit.cdc.canal_reference import Message, Row
 from tests.unit.cdc.envelope_reference import records_of, target_for

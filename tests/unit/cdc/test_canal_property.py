@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import DELETE
+from frazil.stages.changes import DELETE
 from tests.unit.cdc.canal_reference import COLUMNS, Message, Row, expected_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

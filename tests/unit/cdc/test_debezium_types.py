@@ -32,7 +32,7 @@ from frazil.decode.connect.unscaled import unscaled_numbers
 from frazil.decode.connect.values import LogicalType, read_logical_type
 from frazil.decode.json.text import read_base64
 from frazil.decode.settings import Envelope, Reading
-from frazil.rows.changes import Changes
+from frazil.stages.changes import Changes
 from tests.unit.cdc.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
 
 _MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)

@@ -11,7 +11,7 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import DELETE, UPSERT, Changes
+from frazil.stages.changes import DELETE, UPSERT, Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 UPSERTS = Envelope("dms", keys=(("id",),), is_upsert=True)

@@ -12,9 +12,9 @@ from pyiceberg.types import LongType, StringType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT
 from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

@@ -13,8 +13,8 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import Changes
 from frazil.spec.settings import EnvelopeSpec, MetadataField
+from frazil.stages.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 

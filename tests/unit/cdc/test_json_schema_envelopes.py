@@ -12,7 +12,7 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading, WriterSchema
-from frazil.rows.changes import DELETE, UPSERT
+from frazil.stages.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, bad_records, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

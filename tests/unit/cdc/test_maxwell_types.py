@@ -13,7 +13,7 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import Changes
+from frazil.stages.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "maxwell.md"

@@ -12,8 +12,8 @@ from pyiceberg.types import LongType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import DELETE, UPSERT
 from frazil.spec.settings import MetadataField
+from frazil.stages.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, read_changes
 from tests.unit.cdc.envelope_reference import target_for
 

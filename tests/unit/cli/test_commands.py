@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.commands import COMMANDS, GROUPS
+from frazil.cli.commands import GROUPS, every_command
 from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 from frazil.runtime.machine import Check
@@ -17,12 +17,12 @@ from frazil.spec import json_schema
 
 
 def test_every_command_of_the_table_can_be_loaded() -> None:
-    written = [command for command in COMMANDS if _file(command.target).exists()]
-    assert [command.load().__name__ for command in written] == [command.target.split(":")[1] for command in written]
+    commands = every_command()
+    assert [command.load().__name__ for command in commands] == [command.target.split(":")[1] for command in commands]
 
 
 def test_every_group_of_the_table_is_described() -> None:
-    assert {command.name.split()[0] for command in COMMANDS if " " in command.name} == set(GROUPS)
+    assert {command.name.split()[0] for command in every_command() if " " in command.name} == set(GROUPS)
 
 
 def test_schema_prints_the_schema_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,12 @@ import pytest
 from frazil.cli.commands import REGISTERED
 from frazil.plugins import registration
 from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.elections import ELECTIONS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.observers import OBSERVERS
+from frazil.plugins.pages import PAGES
 from frazil.plugins.stages import STAGES
 from tests.fixtures.plugins import install_example, write_package
 from tests.unit.spec.conftest import load as load
@@ -33,7 +36,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that Python finds packages in, while the test runs."""
     folder, modules = tmp_path / "site", set(sys.modules)
     folder.mkdir()
-    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, REGISTERED):
+    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, PAGES, REGISTERED):
         monkeypatch.setattr(table, "_loaded", {})
         monkeypatch.setattr(table, "packages", set())
     monkeypatch.syspath_prepend(folder)

@@ -7,8 +7,8 @@ from typing import Any
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.spec import json_schema
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table

@@ -9,10 +9,14 @@ import pytest
 from frazil.cli.commands import REGISTERED
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.elections import ELECTIONS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.observers import OBSERVERS
+from frazil.plugins.pages import PAGES as SERVED
 from frazil.plugins.registration import function_of
+from frazil.plugins.stages import STAGES
 from tests.fixtures.plugins import PAGES
 from tests.unit.contributing.conftest import Install, rescan
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
@@ -74,5 +78,8 @@ def test_every_target_of_a_table_exists() -> None:
 
 def test_the_pages_name_every_group() -> None:
     index = (PAGES / "README.md").read_text()
-    groups = [table.group for table in (FORMATS, ENVELOPES, CATALOGS, ACTIONS, REGISTERED)]
+    groups = [
+        table.group
+        for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, SERVED, REGISTERED)
+    ]
     assert [group for group in groups if f"`{group}`" not in index] == []

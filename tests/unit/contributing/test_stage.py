@@ -17,9 +17,10 @@ from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
 from frazil.ops.plan import describe_stages
 from frazil.process.program import Call, Field, Program, Project
-from frazil.rows.changes import DELETE, UPSERT, Changes
 from frazil.runtime import ship
 from frazil.spec import json_schema
+from frazil.stages.changes import DELETE, UPSERT, Changes
+from frazil.stages.package import PackageStage
 from frazil.write.target import ChangeReading, TableQuery, TableTarget
 from tests.unit.contributing.conftest import Install
 from tests.unit.ingest.targets import records_of, run, target_of
@@ -29,8 +30,9 @@ COLUMNS = {"id": "long", "note": "string"}
 ROWS = ({"id": 1, "note": "all well"}, {"id": 2, "note": "a secret"}, {"id": 3}, {"id": 4, "note": "secret secret"})
 
 
-def stage(action: str, **more: Any) -> tuple[tuple[str, str], ...]:
-    return (("forbidden_words", json.dumps({"column": "note", "words": ["secret"], "action": action, **more})),)
+def stage(action: str, **more: Any) -> tuple[PackageStage, ...]:
+    settings = {"column": "note", "words": ["secret"], "action": action, **more}
+    return (PackageStage("forbidden_words", json.dumps(settings)),)
 
 
 def read(target: TableTarget, *rows: dict[str, Any] | None) -> Changes:
@@ -102,7 +104,7 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     example("stage.md")
     table = load(written).tables[0]
     assert target_of_table(Table(table)).stages == (
-        ("forbidden_words", '{"column":"note","words":["a","b"],"action":"drop"}'),
+        PackageStage("forbidden_words", '{"column":"note","words":["a","b"],"action":"drop"}'),
     )
     assert "forbidden_words" in json_schema()["$defs"]["table"]["properties"]
     assert list(describe_stages(table)) == ["forbidden_words: drops 2 forbidden words in note"]

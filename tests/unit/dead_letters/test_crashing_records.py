@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.dead_letters import changes, replay
+from frazil.dead_letters import replay, replay_upserts
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.error_classes import ErrorClass
 from frazil.ingest.batches import job
@@ -37,7 +37,7 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
         return reading
 
     reading = harmed(task.__dict__["read_records"])
-    for module in (task, replay, changes):
+    for module in (task, replay, replay_upserts):
         monkeypatch.setattr(module, "read_records", reading)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from frazil.dead_letters.files import ReplayResult
 from frazil.decode.settings import PLACEHOLDER
@@ -16,7 +18,7 @@ from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Upserted
 
 
-@pytest.mark.parametrize("knows", ["columns", "both"])
+@pytest.mark.parametrize("knows", ["topic", "both"])
 def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, knows: str) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
     scene = Upserted(tmp_path, knows, deletes="soft", metadata=marks)
@@ -78,7 +80,7 @@ def test_the_dead_letter_of_a_truncate_stays(tmp_path: Path) -> None:
     assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
 
 
-def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> None:
+def test_a_part_of_a_primary_key_update_is_refused_with_a_remedy(tmp_path: Path) -> None:
     scene = Source(tmp_path)
     scene.row("c", 1, 10, 1, big="of 1")
     scene.catch_up()
@@ -89,12 +91,30 @@ def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> N
     scene.catch_up()
     assert scene.reasons() == ["incomplete_primary_key_update", "out_of_range"]
     scene.cure()
-    left = ["incomplete_primary_key_update"]
+    left = ["order_unknown"]
     assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (
         ReplayResult(1, 1),
         left,
         {3: LARGE},
     )
+    (dead_letter,) = scene.dead_letters()
+    assert "part of a primary-key update: produce the record to the topic again" in dead_letter["message"]
+    scene.check_files()
+
+
+def test_the_record_of_a_change_of_two_rows_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    scene = Source(tmp_path)
+    scene.row("c", 1, 10, 1)
+    images = {"before": {"id": 1, "v": 10}, "after": {"id": 2, "v": LARGE}}
+    scene.send(json.dumps({"id": 2}), {"op": "u", **images, "source": {"connector": "mysql", "pos": 2}})
+    scene.catch_up()
+    scene.cure()
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
+    (dead_letter,) = scene.dead_letters()
+    assert dead_letter["message"].startswith("the record changes several rows")
+    scene.send(json.dumps({"id": 2}), {"op": "u", **images, "source": {"connector": "mysql", "pos": 2}})
+    scene.catch_up()
+    assert scene.upsert_table() == {2: LARGE}
     scene.check_files()
 
 
@@ -170,3 +190,21 @@ def test_the_tombstone_of_a_late_delete_is_not_a_change_behind_a_dead_letter(tmp
     scene.catch_up()
     scene.cure()
     assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 0), {1: LARGE, 2: 20})
+
+
+def test_a_dead_letter_without_a_required_value_that_no_row_has_stays(tmp_path: Path) -> None:
+    scene = Source(tmp_path, schema_evolution="freeze")
+    optional = {"id": LongType(), "v": IntegerType(), "at": LongType()}
+    fields = [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(optional.items(), 1)]
+    scene.catalog.create(TABLE, Schema(*fields, NestedField(4, "big", StringType(), required=True)), {}, 3)
+    scene.row("c", 1, 10, 1, big="of 1")
+    scene.row("u", 1, LARGE, 2, big=PLACEHOLDER)
+    scene.row("u", 2, LARGE, 3, big=PLACEHOLDER)
+    scene.catch_up()
+    scene.cure()
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (
+        ReplayResult(1, 1),
+        {1: LARGE},
+        ["missing_value"],
+    )
+    scene.check_files()

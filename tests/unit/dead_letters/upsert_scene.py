@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.spec.settings import MetadataField, ValueSpec
 from frazil.testing import MemoryCatalog, live_rows

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.scan import ROOT, SOURCE, nodes, tree
+from docs.scan import PACKAGES, ROOT, SOURCE, name_of, nodes, sources, tree
 
-PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/contributing/*.md", "docs/decisions/*.md")
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/contributing/*.md", "docs/decisions/*.md", "packages/*/README.md")
 """Globs of pages that describe the source."""
-CODE = ("src", "tests", "docs", "bench")
+CODE = ("src", "packages", "tests", "docs", "bench")
 """Folders with the files and names that exist."""
 
 TOYS = ("logfmt.py",)
@@ -34,9 +34,9 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "adopt", "catalog", "cdc", "cli", "dead_letters", "decode", "demo", "ha", "http", "imports", "ingest", "kafka",
-    "maintenance", "ops", "plugins", "process", "registry", "replay", "rows", "runtime", "schema", "spec", "store",
-    "telemetry", "upsert", "verify", "write", "*.py",
+    "catalog", "cdc", "cli", "dead_letters", "decode", "frazil_console", "frazil_demo", "frazil_ha", "frazil_migrate",
+    "frazil_replay", "frazil_telemetry", "frazil_verify", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
+    "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
 NOT_YET = (
@@ -60,7 +60,7 @@ def _texts() -> Iterator[tuple[str, str]]:
     """Yields each page, and the docstrings and comments of each module, with its name."""
     for glob in PAGES:
         yield from ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in ROOT.glob(glob))
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sources():
         yield str(path.relative_to(ROOT)), "\n".join(prose_of(path.read_text(encoding="utf-8")))
 
 
@@ -108,7 +108,7 @@ def _classes() -> Mapping[str, frozenset[str] | None]:
     count as one.
     """
     members, bases = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for path in SOURCE.rglob("*.py"):
+    for path in sources():
         for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 members[node.name].update(_names_in(ast.walk(node)))
@@ -124,8 +124,9 @@ def _classes() -> Mapping[str, frozenset[str] | None]:
 
 
 def is_defined(pointer: str) -> bool:
-    """Returns whether a room or module of `frazil` has what a dotted name says."""
-    place, parts = SOURCE, pointer.split(".")
+    """Returns whether a room or module of `frazil`, or of a package beside it, has what a dotted name says."""
+    parts = pointer.split(".")
+    place = _folder_of(parts[0])
     while parts and (place / parts[0]).is_dir():
         place /= parts.pop(0)
     if not parts:
@@ -134,6 +135,11 @@ def is_defined(pointer: str) -> bool:
     if not module.is_file():
         return False
     return len(parts) == 1 or parts[1] in _defined(module)
+
+
+def _folder_of(name: str) -> Path:
+    """Returns the folder in which a room of the core, or the import package of another distribution, is."""
+    return next((folder for folder in PACKAGES.glob("*/src") if (folder / name).is_dir()), SOURCE)
 
 
 def stale(text: str) -> Iterator[str]:
@@ -161,14 +167,14 @@ def _is_pointer(pointer: str) -> bool:
     parts = pointer.removeprefix("frazil.").split(".")
     if parts[0] in SECTIONS and not pointer.startswith("frazil.") and parts[-1].islower():
         return False
-    is_of_source = (SOURCE / parts[0]).is_dir() or (SOURCE / f"{parts[0]}.py").is_file()
+    is_of_source = (_folder_of(parts[0]) / parts[0]).is_dir() or (SOURCE / f"{parts[0]}.py").is_file()
     return is_of_source and parts[-1] not in ("py", "md")
 
 
 @cache
 def _groups() -> frozenset[str]:
     """Returns the strings of the source that begin as names of modules do, such as groups of entry points."""
-    constants = (node.value for path in SOURCE.rglob("*.py") for node in nodes(path) if isinstance(node, ast.Constant))
+    constants = (node.value for path in sources() for node in nodes(path) if isinstance(node, ast.Constant))
     return frozenset(text for text in constants if isinstance(text, str) and text.startswith("frazil."))
 
 
@@ -202,9 +208,9 @@ def vague_names(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("room", CLEAN)
 def test_variables_have_nouns_as_names(room: str) -> None:
-    paths = set(SOURCE.glob(room) if room.endswith(".py") else (SOURCE / room).rglob("*.py"))
+    paths = set(SOURCE.glob(room) if room.endswith(".py") else (_folder_of(room) / room).rglob("*.py"))
     assert paths != set()
-    paths -= {SOURCE / file for file in NOT_YET}
+    paths = {path for path in paths if name_of(path) not in NOT_YET}
     assert [f"{path.relative_to(ROOT)}:{line} {name}" for path in paths for line, name in vague_names(tree(path))] == []
 
 

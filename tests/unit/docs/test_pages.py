@@ -10,11 +10,11 @@ import pytest
 
 from docs.generate import typer_command
 from docs.scan import ROOT
-from frazil.cli.commands import COMMANDS
+from frazil.cli.commands import every_command
 from frazil.spec import load_spec
 from frazil.spec.syntax.types import parse_type
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("packages/*/README.md")])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _CALL = re.compile(r"(?:^|[`/(] ?|&& )frazil ([a-z](?:(?! &&)[^`\n|])*)", re.MULTILINE)
@@ -94,7 +94,9 @@ def test_every_target_of_make_is_in_the_table_of_targets() -> None:
 
 
 def test_commands_on_pages_have_the_options_that_they_are_given() -> None:
-    options = {one.name: {name for option in typer_command(one).params for name in option.opts} for one in COMMANDS}
+    options = {
+        one.name: {name for option in typer_command(one).params for name in option.opts} for one in every_command()
+    }
     calls = [(page, call.split()) for page in PAGES for call in _CALL.findall(page.read_text())]
     named = [(page, " ".join(words[:2]), words) for page, words in calls if " ".join(words[:2]) in options]
     named += [(page, words[0], words) for page, words in calls if words[0] in options]

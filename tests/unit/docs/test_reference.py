@@ -13,17 +13,13 @@ from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMM
 from docs.scan import environment_variables, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
 from frazil import errors
-from frazil.adopt.adopt import Handover
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
-from frazil.cli.commands import COMMANDS
-from frazil.cli.imports import import_document
+from frazil.cli.commands import every_command
 from frazil.cli.init import init_document
-from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.error_classes import ErrorClass
-from frazil.imports.draft import Imported
 from frazil.ingest.loop.leadership import Alone
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import ReadRecord
@@ -40,9 +36,13 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried_record import TriedRecord
-from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
+from frazil_migrate.adopt.adopt import Handover
+from frazil_migrate.import_commands import import_document
+from frazil_migrate.imports.draft import Imported
+from frazil_replay.command import replay_document
+from frazil_replay.replay import ReplayProgress, Request
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -107,7 +107,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: to_json(Finding("a", True, "b", "c")),
         outputs.ADOPT: Handover("a.b").document(),
-        outputs.LINEAGE: to_json(TableLineage("a.b", ()), "name"),
+        outputs.LINEAGE: TableLineage("a.b", ()).document(),
         outputs.INIT: init_document(None, "", (), ()),
         outputs.REPLAY: replay_document(
             Request("", "", "", None, None, "", "", (), ()), "", ReplayProgress(1), ReplayProgress(1)
@@ -149,7 +149,7 @@ def test_keys_that_the_page_has_once_mean_the_same_in_both_sections() -> None:
 
 def test_every_command_and_error_has_its_place() -> None:
     cli, kinds = (REFERENCE / "cli.md").read_text(), (REFERENCE / "errors.md").read_text()
-    assert [command.name for command in COMMANDS if f"## frazil {command.name}\n" not in cli] == []
-    assert [command.name for command in COMMANDS if is_written(command) and not command.load().__doc__] == []
+    assert [command.name for command in every_command() if f"## frazil {command.name}\n" not in cli] == []
+    assert [command.name for command in every_command() if is_written(command) and not command.load().__doc__] == []
     names = [kind.__name__ for kind in errors.FrazilError.__subclasses__() if kind.__module__ == errors.__name__]
     assert [name for name in names if f"`{name}`" not in kinds] == []

@@ -18,9 +18,10 @@ PAGES = (
     "docs/reference/*.md",
     "docs/operations/*.md",
     "docs/contributing/*.md",
+    "packages/*/README.md",
 )
 """Globs of pages whose prose is searched."""
-SOURCES = ("src/**/*.py",)
+SOURCES = ("src/**/*.py", "packages/*/src/**/*.py")
 """Globs of Python files whose whole text is searched: docstrings, comments, strings and names."""
 
 RETIRED = {
@@ -76,7 +77,7 @@ EXEMPT_IN_SOURCES = {
 }
 """Regular expressions of phrases in Python files that are no dialect, with their origin."""
 EXEMPT_FILES = {
-    "src/frazil/demo/*.py": (r"\bframes?\b", "frames of the terminal"),
+    "packages/demo/src/frazil_demo/*.py": (r"\bframes?\b", "frames of the terminal"),
 }
 """Globs of Python files with phrases that are searched in other files, as regular expressions, and the reason."""
 
@@ -134,7 +135,11 @@ def test_the_first_line_of_each_module_is_a_sentence() -> None:
 
 
 def test_tests_have_no_retired_names() -> None:
-    names = [name for name in _files(("tests/**/*.py",)) if name != "tests/unit/docs/test_words.py"]
+    names = [
+        name
+        for name in _files(("tests/**/*.py", "packages/*/tests/**/*.py"))
+        if name != "tests/unit/docs/test_words.py"
+    ]
     texts = {name: (ROOT / name).read_text(encoding="utf-8").replace("_", " ") for name in names}
     assert [
         f"{name}: {word}" for name, text in texts.items() for word in retired_words(text_of(name, text), IN_TESTS)

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
-from frazil.dead_letters.changes import TopicReaders
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.http.app import make_app
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.services import Services

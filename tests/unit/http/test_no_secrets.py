@@ -7,9 +7,9 @@ from pathlib import Path
 from frazil.errors import UnavailableError
 from frazil.http.api import ENDPOINTS
 from frazil.spec.connections import HttpSpec, HttpTokensSpec
-from tests.unit.http.pages import BROWSER
 from tests.unit.http.running_scene import RunningScene, wait_for
 
+BROWSER = {"Accept": "text/html"}
 PAGES = (
     "/",
     "/tables/n.a",

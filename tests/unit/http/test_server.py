@@ -10,6 +10,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
 from frazil.spec.syntax.forms import Address
 from tests.fixtures.certificates import EXPIRED, Authority, Files
-from tests.unit.http.many_tables import ManyTables, served
+from tests.unit.http.running_scene import RunningScene
 from tests.unit.ingest.service_scene import Scene
 
 APP = "frazil.http.app:make_app"
@@ -44,6 +45,20 @@ def free() -> Address:
     """An address that no process has."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return Address("127.0.0.1", one.getsockname()[1])
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Address]:
+    """Serves a pipeline with one table, whose loop does not turn; yields where."""
+    address, scene = free(), RunningScene(folder, "a")
+    server = open_server(HttpSpec(listen=address), APP, scene.pipeline)
+    assert server is not None
+    server.start()
+    server.begin()
+    try:
+        yield address
+    finally:
+        server.stop()
 
 
 def ask(address: Address, path: str) -> Any:
@@ -204,7 +219,7 @@ def test_connections_without_a_whole_request_do_not_keep_others_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "REQUEST_WITHIN_S", 0.5)
-    with served(ManyTables(tmp_path, 1)) as address:
+    with served(tmp_path) as address:
         kept = http.client.HTTPConnection(*address, timeout=20)
         kept.request("GET", "/healthz")
         assert kept.getresponse().read() == b'{"ok":true}'

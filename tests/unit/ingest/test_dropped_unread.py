@@ -9,7 +9,8 @@ from pyiceberg.types import IntegerType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.ingest.tables.state import RunState
-from frazil.spec.settings import FlattenSpec, ProtectRule
+from frazil.spec.settings import FlattenSpec
+from frazil.stages.protect.settings import ProtectRule
 from tests.unit.ingest.service_scene import Scene
 
 

@@ -23,7 +23,6 @@ from frazil.ingest.loop.table_updates import pause_table, resume_table, stop_tab
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
-from frazil.ops.history import sample_of
 from frazil.ops.table_status import status_of
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
 from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
@@ -198,7 +197,7 @@ def test_the_lag_of_a_paused_table_is_not_known_once_its_topic_is_deleted(tmp_pa
         scene.feed("a", *({"id": number} for number in range(5)))
     scene.pass_minutes(service, 1)
     assert table.offsets.lag_records is None
-    assert sample_of(table, scene.clock.now_ms()).freshness_s is None
+    assert status_of(table).freshness_s(scene.clock.now_ms()) is None
 
 
 def test_a_table_without_a_topic_has_no_lag_that_is_known(tmp_path: Path) -> None:

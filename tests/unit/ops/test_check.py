@@ -12,13 +12,11 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from frazil.dead_letters.tables import DELETES_OLD
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.table import Table
 from frazil.ops.check import (
     Finding,
-    check_election,
     check_kafka,
     check_local_folder,
     check_orders,
@@ -103,17 +101,6 @@ def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(scenario: Scenar
     with pytest.raises(SpecError, match=r"/\^page/ matches no topic") as caught:
         look(scenario, text)
     assert caught.value.where == f"{scenario.root / 'frazil.yaml'}:{line}"
-
-
-def test_an_election_is_well_while_its_service_answers() -> None:
-    register = MemoryRegister()
-    well = check_election(MemoryElector(register, "check"))
-    assert (well.name, well.is_ok, well.found) == ("election", True, "a register in memory")
-    lacking = check_election(MemoryElector(register, "check"), lambda: SpecError("no right", remedy="allow it"))
-    assert (lacking.is_ok, lacking.found, lacking.remedy) == (False, "no right", "allow it")
-    register.is_away = True
-    away = check_election(MemoryElector(register, "check"))
-    assert (away.is_ok, away.found, bool(away.remedy)) == (False, "the register does not answer", True)
 
 
 def test_kafka_that_does_not_answer_is_one_problem(scenario: Scenario) -> None:

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize
 from frazil.errors import UnavailableError
-from frazil.http.console.figures import LastHour, cells_of, figures_of
 from frazil.http.metrics import TABLE, value_of
 from frazil.ingest.loop.leadership import LeadershipState, Member
 from frazil.ingest.loop.published_offsets import Published
@@ -33,6 +32,7 @@ from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ExpectationSpec
 from frazil.testing import FakeClock
 from frazil.types import Commit, OffsetRange, Resolved
+from frazil_console.figures import LastHour, cells_of, figures_of
 from tests.unit.ops.test_status import NOW_MS, Scene, text_of
 
 PROMISES = Path(__file__).with_name("status_promises.json")

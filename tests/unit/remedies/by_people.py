@@ -41,7 +41,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,
     "write a regular expression for the name, between slashes": (
-        "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
+        "unit/stages/protect/test_settings.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),
     "allow this user to DESCRIBE the cluster": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,

@@ -100,7 +100,7 @@ DOCUMENTS = [
     wholes("namespace: n\ntopics: 'device-*'\n", "namespace: n\ntopics: /^device-.*/\n"),
     wholes("namespace: n\ntopics: ['a b']\n", "namespace: n\ntopics: [a-b]\n", "namespace: n\ntopics: [a, b]\n"),
     wholes("namespace: a b\ntopics: [x]\n", "namespace: a.b\ntopics: [x]\n"),
-    wholes("namespace: '${env:N}'\ntopics: [x]\n", "namespace: n\ntopics: [x]\n"),
+    wholes("namespace: '${file:N}'\ntopics: [x]\n", "namespace: n\ntopics: [x]\n"),
     wholes(
         "namespace: n\ntopics: [x]\ntables: {n.x: {topic: y}}\n",
         "namespace: n\ntopics: [x]\ntables: {n.z: {topic: y}}\n",

@@ -33,8 +33,27 @@ _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tabl
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
+_ENVIRONMENTS = "unit/spec/test_environments.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Environments of the pipeline file, and values of the command line.
+    **dict.fromkeys(
+        (
+            "put the value in quotes, such as --set 'KEY=\"VALUE\"'",
+            "remove them",
+            "set the whole item",
+            "take it out: `null` removes a key",
+            'write --set KEY=VALUE, such as --set commit.interval=5s; quote a name with dots: tables."shop.a".mode',
+            "write a number from 0 to …, or set the whole list",
+            "write it under `environments`, such as `…: {…}`, or choose none",
+            "write the settings that differ in it",
+        ),
+        f"{_ENVIRONMENTS}a_mistake_is_named_with_its_place_until_the_remedy_is_done",
+    ),
+    "write the value itself, or give the variable another name": (
+        f"{_ENVIRONMENTS}a_variable_with_the_name_of_a_secret_is_in_no_setting_that_is_shown"
+    ),
     # Python functions of queries.
     "name it `module.function`, and put the module beside the pipeline file, or install its package": (
         "unit/spec/test_functions.py::test_a_function_is_found_once_its_module_is_beside_the_file"
@@ -97,7 +116,7 @@ FOLLOWED: Mapping[str, str] = {
             " -json`",
             "give the state that has one",
         ),
-        "unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
+        "packages/migrate/tests/unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
     ),
     "write `catalog: {name: …}`, or give the table another name": (
         "integration/test_catalog_names.py::test_a_table_of_another_name_is_found_by_it_and_refused_without"
@@ -195,11 +214,11 @@ FOLLOWED: Mapping[str, str] = {
     # The key of `protect`.
     **dict.fromkeys(
         ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),
-        "unit/dead_letters/test_protected.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
+        "unit/stages/protect/test_dead_letters.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
     ),
-    "give it the old `protect_key`, or the table a new name": "unit/dead_letters/test_protected.py::"
+    "give it the old `protect_key`, or the table a new name": "unit/stages/protect/test_dead_letters.py::"
     "test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other",
-    "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
+    "drop this dead letter": "unit/stages/protect/test_rules.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
     "compute it before: `explode(transform(items, item -> …))`": (
         "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
@@ -251,7 +270,7 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
     ),
     "write the rule for the field, `protect: {…}`: fields are protected before the query": (
-        "unit/ingest/test_protected_names.py::"
+        "unit/stages/protect/test_names.py::"
         "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"
     ),
     "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
@@ -495,6 +514,9 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Packages.
     "correct or reinstall the package …": f"{_PACKAGES}an_object_of_another_class_is_refused_until_it_is_corrected",
+    "install it with `pip install 'frazil[…]'`": (
+        "integration/test_wheel.py::test_a_command_of_an_extra_that_is_not_installed_names_what_to_install"
+    ),
     "install the package that has it": (
         "unit/contributing/test_maintenance_action.py::test_a_pipeline_file_names_the_actions_of_packages"
     ),

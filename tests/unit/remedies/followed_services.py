@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
-_IMPORTS = "unit/cli/test_imports.py::test_"
-_ELECTOR = "contracts/test_elector.py::test_"
-_ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
-_ROWS = "unit/adopt/test_rows.py::test_"
-_REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
+_IMPORTS = "packages/migrate/tests/unit/test_import_commands.py::test_"
+_ELECTOR = "packages/ha/tests/contracts/test_elector.py::test_"
+_MIGRATE = "packages/migrate/tests/unit"
+_ADOPT, _RELEASE = f"{_MIGRATE}/adopt/test_adopt.py::test_", f"{_MIGRATE}/adopt/test_release.py::test_"
+_ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
+_REPLAY = "packages/replay/tests/unit/test_command.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 _OUTAGES = "acceptance/test_spark_outages.py::test_"
 _MASTERS = "integration/test_spark_master.py::test_"
 SERVICES: Mapping[str, str] = {
     "install them with `pip install 'frazil[…]'`, or remove the address": (
-        "unit/telemetry/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
+        "packages/telemetry/tests/unit/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
     ),
     "check that the service runs at its address; the pipeline is not affected": (
-        "unit/telemetry/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
+        "packages/telemetry/tests/unit/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
     ),
     # Elections.
     "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
@@ -46,7 +47,7 @@ SERVICES: Mapping[str, str] = {
         "integration/test_secure_kafka.py::test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named"
     ),
     "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there": (
-        "unit/ha/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
+        "packages/ha/tests/unit/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
     ),
     # Tables that change hands.
     **dict.fromkeys(
@@ -131,7 +132,7 @@ SERVICES: Mapping[str, str] = {
     "write records a second, such as 5000/s": _REPLAY,
     "write to another topic": _REPLAY,
     "run the same command again: it continues after the last record": (
-        "acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
+        "packages/replay/tests/acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
     ),
     # Offsets published for tools that measure lag.
     "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
@@ -140,7 +141,7 @@ SERVICES: Mapping[str, str] = {
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
     " false`": f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted",
     "run `frazil verify …`, which shows such rows, and look for another writer": (
-        "integration/test_verify_schedule.py"
+        "packages/verify/tests/integration/test_verify_schedule.py"
         "::test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_fault"
     ),
     # Imports of other tools' configurations.
@@ -201,25 +202,25 @@ SERVICES: Mapping[str, str] = {
         "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
     ),
     "write another address under `ha.listen`": (
-        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
+        "packages/ha/tests/unit/test_electing.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/loop/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
     ),
     "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
     "free the disk, or delete the file: it holds the console's charts alone": (
-        "unit/ops/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
+        "packages/console/tests/unit/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
     ),
     **dict.fromkeys(
         ("leave it out", "see the list of tables"),
-        "unit/http/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
+        "packages/console/tests/unit/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
     ),
     "write the parameters behind the path, such as `?dry_run=true`, and send no body": (
         "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
     ),
-    "send a token": "unit/http/test_console.py::test_a_browser_logs_in_with_a_token",
+    "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
     "close some, or refresh the page": (
-        "unit/http/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
+        "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),
     "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
     "look at the log of the process for `http_request_failed`": (

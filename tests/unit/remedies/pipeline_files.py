@@ -111,7 +111,7 @@ TABLES = [
     tables("unknown_fields: drop", "unknown_fields: drop, columns: {a: long}"),
     tables("properties: {format-version: 2}", "format_version: 3"),
     tables("properties: {frazil.x: 2}", "properties: {x: 2}"),
-    tables("properties: {a: 'x${env:A}'}", "properties: {a: x}"),
+    tables("properties: {a: 'x${file:A}'}", "properties: {a: x}"),
     Mended(
         with_table("properties: {gcs.oauth2.token: x}"),
         (_PLAIN, with_section("catalog: {properties: {gcs.oauth2.token: x}}")),
@@ -240,7 +240,7 @@ COLUMNS = [
     columns("{type: timestamp, zone: '-05:00'}", "{type: timestamp, zone: Etc/GMT+5}"),
     columns("'decimal(10)'", "'decimal(10,0)'"),
     columns("timestamp without time zone", "timestamp"),
-    columns("{type: string, constant: '${env:R}'}", "{type: string, constant: r}"),
+    columns("{type: string, constant: '${file:R}'}", "{type: string, constant: r}"),
     columns(
         "{type: timestamptz(ms), constant: 2026-01-01T00:00:00Z}",
         "{type: timestamptz, constant: '2026-01-01T00:00:00Z'}",

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from docs.remedies import Remedy, remedies
-from docs.scan import GAP, ROOT, SOURCE
+from docs.scan import GAP, ROOT, name_of, sources
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from tests.unit.remedies.by_people import BY_PEOPLE
@@ -16,7 +16,7 @@ from tests.unit.remedies.followed import FOLLOWED
 from tests.unit.remedies.pipeline_files import MENDED
 
 PAGE = re.compile(r"\bdocs/|\w\.md\b")
-OF_FILES = ("spec/", "literals.py", "secrets.py")
+OF_FILES = re.compile(r"spec/|literals\.py|secrets\.py|stages/\w+/settings\.py")
 SECRETS = {
     "create it, or correct its path",
     "save the secret as UTF-8 text",
@@ -40,13 +40,13 @@ def test_every_remedy_of_the_pipeline_file_is_followed(tmp_path: Path) -> None:
             load_spec(path, {})
         except SpecError as error:
             shown.append(error.remedy)
-    written = [remedy for remedy in remedies() if remedy.module.startswith(OF_FILES)]
+    written = [remedy for remedy in remedies() if OF_FILES.match(remedy.module)]
     followed = {found for text in shown for found in closest(text, written)} | SECRETS
     assert {remedy.text for remedy in written} - followed - BY_PEOPLE.keys() - FOLLOWED.keys() == set()
 
 
 def test_every_other_remedy_is_followed_by_a_test_or_by_people() -> None:
-    others = {remedy.text for remedy in remedies() if not remedy.module.startswith(OF_FILES)}
+    others = {remedy.text for remedy in remedies() if not OF_FILES.match(remedy.module)}
     assert others - FOLLOWED.keys() - BY_PEOPLE.keys() == set()
     every = {remedy.text for remedy in remedies()}
     assert (FOLLOWED.keys() | BY_PEOPLE.keys()) - every == set()
@@ -57,7 +57,7 @@ def test_the_tests_that_follow_remedies_are_there() -> None:
     missing = []
     for test in sorted(set(FOLLOWED.values())):
         file, _, name = test.partition("::")
-        path = ROOT / "tests" / file
+        path = ROOT / file if file.startswith("packages/") else ROOT / "tests" / file
         if not path.exists() or f"def {name}(" not in path.read_text():
             missing.append(test)
     assert missing == []
@@ -66,8 +66,8 @@ def test_the_tests_that_follow_remedies_are_there() -> None:
 def test_nothing_that_is_told_names_a_page_which_an_installed_package_lacks() -> None:
     """Docstrings, which people read beside the pages, may."""
     told = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}: {node.value}"
-        for path in sorted(SOURCE.rglob("*.py"))
+        f"{name_of(path)}:{node.lineno}: {node.value}"
+        for path in sources()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and PAGE.search(node.value)
         if node.value not in docstrings(path)

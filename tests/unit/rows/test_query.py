@@ -12,8 +12,8 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.ingest.tasks.task import read_records
 from frazil.process.program import Call, Field, Filter, Literal, Program, Project
-from frazil.rows.changes import DELETE, UPSERT, ReadRecords
 from frazil.rows.query import run_query
+from frazil.stages.changes import DELETE, UPSERT, ReadRecords
 from frazil.write.target import ChangeReading, TableQuery, TableTarget
 from tests.unit.cdc.envelope_reference import target_for
 

@@ -17,9 +17,9 @@ from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.tasks.shares import Together
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
-from frazil.rows.changes import Changes
 from frazil.rows.storable import partition_floors
 from frazil.spec.partitioning import parse_term
+from frazil.stages.changes import Changes
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 

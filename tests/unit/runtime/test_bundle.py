@@ -31,8 +31,8 @@ def bundle(tmp_path: Path, fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch)
     """
     fake_java()
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "first"))
-    few = [importlib.metadata.distribution(name) for name in ("frazil", "structlog")]
-    monkeypatch.setattr(bundle_module, "closure", lambda _roots: few)
+    few = [importlib.metadata.distribution(name) for name in ("frazil", "frazil-demo", "structlog")]
+    monkeypatch.setattr(bundle_module, "closure", lambda *_, **__: few)
     write_bundle(tmp_path / "bundle.tar")
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "second"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
@@ -74,11 +74,11 @@ def test_the_sums_of_the_bundle_can_be_checked_and_its_wheels_installed(bundle: 
     [told] = re.findall(r"setup --from (\S+)", (folder / "README").read_text())
     assert (folder / told).resolve() == bundle.resolve()
     command = ["pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site")]
-    run(sys.executable, "-m", *command, "--find-links", str(folder / "wheels"), "frazil", "structlog", directory=folder)
-    found = run(
-        sys.executable, "-c", "import frazil.cli, structlog; print(frazil.__file__)", directory=tmp_path / "site"
-    )
-    assert found.strip() == str(tmp_path / "site/frazil/__init__.py")
+    names = ("frazil", "frazil-demo", "structlog")
+    run(sys.executable, "-m", *command, "--find-links", str(folder / "wheels"), *names, directory=folder)
+    code = "import frazil.cli, frazil_demo.command, structlog; print(frazil.__file__, frazil_demo.__file__)"
+    found = run(sys.executable, "-c", code, directory=tmp_path / "site")
+    assert found.split() == [str(tmp_path / "site" / name / "__init__.py") for name in ("frazil", "frazil_demo")]
 
 
 def test_a_changed_jar_of_a_bundle_is_refused(bundle: Path) -> None:

@@ -35,11 +35,11 @@ from frazil.spec.settings import (
     LimitsSpec,
     LookupSpec,
     MaintenanceSpec,
-    ProtectRule,
     ValueSpec,
     VerifySpec,
 )
 from frazil.spec.syntax.keys import keys_of
+from frazil.stages.protect.settings import ProtectRule
 from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
 

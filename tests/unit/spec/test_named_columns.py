@@ -104,8 +104,8 @@ def test_defaults_are_looked_at_too(refuse: Refuse) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (with_table("columns: {r: {type: string, constant: '${env:R}'}}"), "the constant of `columns.r` refers to a"),
-        (f"{HEAD}namespace: '${{env:NS}}'\ntopics: [a]\n", "the name of a namespace cannot refer to `${env:NS}`"),
+        (with_table("columns: {r: {type: string, constant: '${file:R}'}}"), "the constant of `columns.r` refers to a"),
+        (f"{HEAD}namespace: '${{file:NS}}'\ntopics: [a]\n", "the name of a namespace cannot refer to `${file:NS}`"),
         (f"{HEAD}tables:\n  '${{env:NS}}.t': {{topic: a}}\n", "the name of a table cannot refer to `${env:NS}.t`"),
     ],
 )

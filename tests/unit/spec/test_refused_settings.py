@@ -165,7 +165,7 @@ TABLES = [
     ("properties: {format-version: 2}", "`format-version` is not for `properties`", "write `format_version: 3`"),
     ("properties: {frazil.x: 2}", "`frazil.x` is one of Frazil's own names", "use another name"),
     (
-        "properties: {a: 'x${env:A}'}",
+        "properties: {a: 'x${file:A}'}",
         "`properties.a` refers to a secret, and table properties are for everyone to read",
         "write the value, or put it under `catalog.properties`",
     ),

@@ -18,7 +18,7 @@ import pytest
 
 from frazil.cdc.positions import mark_snapshot_rows, split_snapshot_marks
 from frazil.decode.settings import PLACEHOLDER
-from frazil.rows.changes import DELETE, UPSERT
+from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
 from tests.unit.upsert.upsert_source import MARKS, SourceRecord, UpsertSource, tombstone
 

@@ -19,9 +19,9 @@ from frazil.clock import new_id
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.testing import live_rows
 from frazil.types import Commit, Progress, Resolved
 from frazil.upsert.change_rows import ChangeRows

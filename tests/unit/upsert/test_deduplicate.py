@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
 from frazil.upsert.deduplicate import (
     KeySet,
     Ranked,

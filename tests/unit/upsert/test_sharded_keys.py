@@ -11,8 +11,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ValueSpec

@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.conversions import from_bytes
 
 from frazil import failpoints
-from frazil.rows.changes import appended
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import as_written
+from frazil.stages.changes import appended
 from frazil.types import DataFile
 from frazil.write.file_formats import read_file
 from frazil.write.target import TableTarget

@@ -43,8 +43,8 @@ from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, m
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
+from frazil.stages.changes import Changes
 
 Owner = NDArray[np.int32]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())

@@ -1,4 +1,4 @@
-"""Who works on which tables, where several processes run one pipeline (the port that `frazil.ha` implements).
+"""Who works on which tables, where several processes run one pipeline (the port that elections of packages implement).
 
 Leadership decides who tries, never what is right: a table lets one of two writers commit, whatever they believe.
 """

@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -25,7 +26,6 @@ from frazil.ingest.tables.schema_changes import (
     query_adder,
     refuse_lost_columns,
     refuse_taken_names,
-    refuse_unprotected,
     rejecting_taken_names,
     same_table,
     waiting_for_fields,
@@ -35,7 +35,6 @@ from frazil.ingest.tables.settings import (
     metadata_in_query,
     own_columns,
     program_of,
-    protection_of,
     query_columns,
     with_key,
 )
@@ -51,22 +50,19 @@ from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
 from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart, spark_columns
 from frazil.process.program import origins_of as origins_of_columns
-from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import NoFieldLeft, Steps, compile_steps
-from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled
-from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec
 from frazil.spec.steps import metadata_names
+from frazil.stages.notes import StageNote
+from frazil.stages.stage import Origins
+from frazil.stages.table import table_stages
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
 from frazil.write.target import TableTarget
-
-PROTECT_KEY_ID = "protect-key-id"
-"""Property of a protected table: the id of the key of its newest rows."""
 
 Read = TypeVar("Read")
 
@@ -295,7 +291,8 @@ class QueryTables:
         with naming_in_query(table.spec), waiting_for_fields(table.spec, table.name):
             schema = new_schema(columns_with_query(table.spec, query).items())
             if not schema.fields:  # Steps have refused it.
-                raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
+                settings = " and ".join(f"`{note.setting}`" for note in query.notes)
+                raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
@@ -344,7 +341,7 @@ class QueryTables:
         state = table.state
         assert state is not None
         table.schema.query = None
-        self._note_key(table, state)
+        self._note_marks(table, state)
         records = table.records.state
         if RECORDS_SCHEMA not in state.marks or records is None:
             return state
@@ -386,34 +383,30 @@ class QueryTables:
         fields = Schema(*(field for field in records.fields if field.name not in own))
         self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
         state = loaded(self._catalog, table.name)
-        self._note_key(table, state)
+        self._note_marks(table, state)
         return state
 
-    def _note_key(self, table: Table, state: TableState) -> None:
-        """Keeps the id of the key of `protect` in the table.
+    def _note_marks(self, table: Table, state: TableState) -> None:
+        """Keeps in the table what its stages are to find there later.
 
-        Raises: SpecError for another key where rows are found by a hash.
+        Raises: SpecError for what must not change.
         """
-        protection, key_id = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
-        if protection is None or key_id == protection.key.id:
-            return
-        if key_id is not None and table.spec.changes.mode == "upsert" and _is_key_hashed(table, protection):
-            raise SpecError(
-                f"the table's keys are hashed with the key {key_id}, and `protect_key` is the key {protection.key.id}",
-                remedy="give it the old `protect_key`, or the table a new name",
-                where=table.name,
-            )
-        self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
+        for stage in table_stages(table.spec):
+            for mark, value in stage.new_marks(table.spec, state.marks, partial(_key_columns, table)).items():
+                self._catalog.mark(table.name, mark, value)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
         # Rescued values are beside the columns of the records.
         fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
-        protection, stage = protection_of(table.spec), None
-        if protection is not None:
-            origins = field_origins(table, fields)
-            stage = protecting(fields, protection, origins)
-        seen = fields if stage is None else protected_schema(fields, stage)
+        stages = table_stages(table.spec)
+        origins = field_origins(table, fields) if stages else {}
+        seen, projects, notes = fields, list[Project](), list[StageNote]()
+        for stage in stages:
+            if (before := stage.before_query(seen, origins)) is not None:
+                projects.append(before[0])
+                notes.append(before[1])
+                seen = _behind(seen, before[0])
         self._references.refresh(table, {})
         with waiting_for_fields(table.spec, table.name):
             lookups = [
@@ -426,15 +419,14 @@ class QueryTables:
             raise _no_spark(table)
         else:
             query = self._queries.analyse(table.spec, seen)
-            if protection is not None:
-                refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
+            for stage in stages:
+                stage.check_query(table.spec, query, fields, origins)
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
-        if protection is not None and stage is not None:
-            named = protected_fields(fields, protection, origins)
-            query = replace(query, program=_behind(stage, program_of(query)), protected=named)
-        return self._expecting(table, query)
+        for project in reversed(projects):
+            query = replace(query, program=_with_project(project, program_of(query)))
+        return self._expecting(table, replace(query, notes=tuple(notes)))
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""
@@ -450,34 +442,34 @@ def _no_spark(table: Table) -> SpecError:
     return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
 
 
-def _behind(stage: Project, program: Program) -> Program:
-    """Returns the program for records that `stage` protects."""
+def _with_project(stage: Project, program: Program) -> Program:
+    """Returns the program for records whose columns `stage` replaces before it."""
     part = program.spark_part
     if part is not None:
         carried = tuple((value.name, value) for value in part.values)
         inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
         stage, program = (
-            Project((*stage.columns, *carried)),
+            replace(stage, columns=(*stage.columns, *carried)),
             replace(program, spark_part=replace(part, inputs=inputs)),
         )
     return replace(program, stages=(stage, *program.stages))
 
 
-def _is_key_hashed(table: Table, protection: Protection) -> bool:
+def _key_columns(table: Table) -> Sequence[str]:
+    """Returns the columns that identify the rows of an upsert table; none while they are not known."""
     changes = target_of(table).changes
-    names = changes.key_columns if changes is not None else ()
-    return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
+    return changes.key_columns if changes is not None else ()
 
 
-def field_origins(table: Table, fields: Schema) -> dict[str, Path | None]:
-    """Returns the field that feeds each column of the records, where it has another name; None for metadata."""
+def field_origins(table: Table, fields: Schema) -> Origins:
+    """Returns the field that feeds each column of the records, as `TableTarget.origins`."""
     source = target_of(table, fields).source
     assert source is not None
-    return origins_of(source)
+    return source.origins
 
 
 def _unchanged(table: Table, seen: Schema) -> Query:
-    """Returns the query of a table whose rows are its records, as they are behind `protect` and `lookup`."""
+    """Returns the query of a table whose rows are its records, as they are behind stages and `lookup`."""
     kept = [field for field in seen.fields if field.name not in own_columns(table.spec)]
     columns = tuple(Column(field.name, field.field_type, False, frozenset(((field.name,),))) for field in kept)
     output = tuple(Field(field.name, arrow_type(field.field_type)) for field in kept)
@@ -498,8 +490,8 @@ def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
                 )
 
 
-def protected_schema(fields: Schema, stage: Project) -> Schema:
-    """Returns the fields as a query sees them behind `protect`."""
+def _behind(fields: Schema, stage: Project) -> Schema:
+    """Returns the fields as a query sees them behind `stage`."""
     ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
     kinds = {
         name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)

@@ -33,12 +33,10 @@ from frazil.ingest.tables.settings import (
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.name_case import Spellings, fold_case
-from frazil.process.analysis import METADATA, Query
+from frazil.process.analysis import Query
 from frazil.process.catalyst import NameTaken, UnknownColumn
-from frazil.process.program import Call, Field, Project
-from frazil.process.protect import HEADERS, KEY, PROTECT, PROTECT_HEADERS, Protection, Rule, find_unprotected
+from frazil.process.program import Field, Project
 from frazil.process.steps import NoFieldLeft
-from frazil.schema.arrow import arrow_type
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
 from frazil.schema.names import column_settings, spelled_as_declared
@@ -254,8 +252,8 @@ def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
     for stage in reversed(program_of(query).stages):
         if isinstance(stage, Project):
             expression = dict(stage.columns).get(source)
-            if isinstance(expression, Call) and expression.function in (PROTECT, PROTECT_HEADERS):
-                expression = expression.arguments[0]
+            if stage.is_in_place and expression is not None:
+                continue
             if not isinstance(expression, Field):
                 return False
             source = expression.name
@@ -275,24 +273,6 @@ def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
         for name in names:
             if not (spellings.find(name) or spellings.find(name.split(".")[0])):
                 raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
-
-
-def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, known: Mapping[str, Rule]) -> None:
-    """Raises SpecError for a rule of `protect` that finds a column which the query makes, and none of the fields that it is
-    made of. `protect` is for fields, keys and headers of records alone. known: the protected ones.
-    """
-    others = {lookup.name for lookup in spec.query.lookup} | {name for name in METADATA if name not in (KEY, HEADERS)}
-    for column in query.columns:
-        sources = [path for path in column.sources if path[0] not in others]
-        unprotected = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
-        if unprotected is not None:
-            made_of = " and ".join(f"`{source}`" for source in unprotected.sources)
-            rules = ", ".join(f"{source}: {unprotected.rule.action}" for source in unprotected.sources)
-            raise SpecError(
-                f"`protect` has `{unprotected.rule.selector}` for `{unprotected.path}`, which the query makes of {made_of}",
-                remedy=f"write the rule for the field, `protect: {{{rules}}}`: fields are protected before the query",
-                where=spec.name,
-            )
 
 
 def _folded(path: Iterable[str]) -> Path:

@@ -14,7 +14,6 @@ from frazil.decode.settings import Envelope, Framing
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.program import Program, origins_of
-from frazil.process.protect import Protection, ProtectKey, Rule
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
@@ -61,9 +60,8 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     # The order of a column made of several fields is known of rows alone, once the query has made them.
     order = fields_of(spec.changes.order_by) if spec.changes.order_by else ()
 
-    return spec.without_query().model_copy(
+    return spec.of_records().model_copy(
         update={
-            "protect": (),
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
@@ -185,14 +183,6 @@ def _named_columns(spec: TableSpec) -> Iterator[Path]:
     for column in spec.shape.columns:
         if not column.is_own and not column.field:
             yield from (path for path, _ in types_in(column.type, (column.name,)))
-
-
-def protection_of(spec: TableSpec) -> Protection | None:
-    """Returns what protects the table's records; None without a key."""
-    if spec.protection.protect_key is None:
-        return None
-    rules = tuple(Rule(**rule.model_dump()) for rule in spec.protection.protect)
-    return Protection(rules, ProtectKey(spec.protection.protect_key.encode()))
 
 
 def framing_of(value: ValueSpec) -> Framing:

@@ -18,7 +18,6 @@ from frazil.ingest.tables.settings import (
     key_column_of,
     own_columns,
     program_of,
-    protection_of,
     shaping_of,
 )
 from frazil.ingest.tables.table import KEY_COLUMNS, Table, target_file_size
@@ -28,6 +27,7 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import ValueSpec
+from frazil.stages.table import record_key_of, table_stages
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
     ChangeReading,
@@ -53,7 +53,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         shaping=None,
         record=replace(target.record, key=None, headers=()),
         query=TableQuery(
-            source=replace(_target_of(table.records, schema), protection=None, stages=()),
+            source=replace(_target_of(table.records, schema), record_key=None, stages=()),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
             fails_to_null=table.spec.query.on_error == "null",
@@ -66,6 +66,7 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
     columns = schema or (state.schema if state else None)
     changes = _change_reading(table).spelled(columns) if spec.changes.mode == "upsert" else None
+    stages = table_stages(spec)
     return TableTarget(
         name=table.name,
         schema_json=columns.model_dump_json() if columns else "",
@@ -81,8 +82,8 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         metadata=tuple((name, column) for name, column in spec.metadata.items() if column != key_column),
         envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
-        protection=protection_of(spec),
-        stages=tuple((name, settings.model_dump_json()) for name, settings in spec.stages),
+        stages=stages,
+        record_key=record_key_of(stages),
         routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
         known=_known_records(table),
         dead_letters=_dead_letters_target(table),
@@ -106,7 +107,7 @@ def _known_records(table: Table) -> KnownRecords:
 
 def _dead_letters_target(table: Table) -> TableTarget | None:
     state = table.bad_records.dead_letters
-    return replace(plain_target(state), protection=protection_of(table.spec)) if state else None
+    return replace(plain_target(state), record_key=record_key_of(table_stages(table.spec))) if state else None
 
 
 def _aliases(table: Table, schema: Schema | None) -> Aliases:

@@ -23,12 +23,12 @@ from frazil.decode.limits import read_bounded
 from frazil.decode.regroup import member_at
 from frazil.report import RouteReport
 from frazil.routing import ValueSource
-from frazil.rows.changes import Changes
 from frazil.rows.project import shape_rows
 from frazil.rows.routes import RouteValues, encode_values, read_route_values
 from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_mask
 from frazil.schema.routes import Router
+from frazil.stages.changes import Changes
 from frazil.types import Offsets
 from frazil.write.target import TableTarget
 
@@ -145,7 +145,7 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 
 def _is_plain(target: TableTarget) -> bool:
-    others = (target.changes, target.envelope, target.source, target.protection, target.known.crashing or None)
+    others = (target.changes, target.envelope, target.source, target.record_key, target.known.crashing or None)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
     return is_known and all(part is None for part in others)
 

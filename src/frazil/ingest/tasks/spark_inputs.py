@@ -25,9 +25,9 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
-from frazil.rows.changes import UPSERT, Changes
 from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
+from frazil.stages.changes import UPSERT, Changes
 from frazil.temporary import handed_on_folder, taken_folder
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget

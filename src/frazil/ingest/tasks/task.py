@@ -29,18 +29,16 @@ from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.references import receive
 from frazil.report import ChangeReport, RouteReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
-from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
-from frazil.rows.package_stages import run_package_stages
 from frazil.rows.project import shape_rows
-from frazil.rows.protected import protect_metadata
 from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.records.first_tombstones import FirstTombstones
@@ -157,9 +155,9 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
-    if target.source is None:
-        return check_keys, run_package_stages, refuse_unstorable, protect_metadata
-    return run_query, drop_unread, run_package_stages, refuse_unstorable, protect_metadata
+    of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
+    of_table = (stage.run for stage in target.stages)
+    return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
 
 def read_records(

@@ -15,6 +15,7 @@ from frazil.errors import SpecError
 from frazil.kafka.fetch.columns import Wanted
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent
+from frazil.stages.record_key import unquoted
 from frazil.types import Offsets
 from frazil.write.target import TableTarget
 
@@ -115,15 +116,15 @@ def _has_key_updates(target: TableTarget) -> bool:
 
 @contextmanager
 def quoting_no_record(job: Job) -> Iterator[None]:
-    """Raises, for an exception in its block that may quote a record of a protected table, one that does not."""
+    """Raises, for an exception in its block that may quote a record which is kept private, one that does not."""
     try:
         yield
     except (OSError, SpecError):
         raise
     except Exception as error:
-        if all(target.protection is None for target in job.all_targets):
+        if all(target.record_key is None for target in job.all_targets):
             raise
-        raise RuntimeError(f"{type(error).__name__}, not quoted because a table protects fields") from None
+        raise unquoted(error) from None
 
 
 def by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -13,16 +13,16 @@ from frazil.process.kernels import (
     functions,
     hashes,
     nested,
-    protect,
     text,
     time,
 )
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Program, calls_in, expressions_of
+from frazil.stages.protect import kernels as protect
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark, functions)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, by_spark, protect, functions)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.problems import place
+from frazil.secrets import Secrets, is_reference, is_secret_key, variables_of
+from frazil.spec.syntax.problems import LABEL, place
 
 LIMIT_BYTES = 2 * 1024 * 1024
 LIMIT_NODES = 200_000
@@ -35,6 +36,7 @@ _KINDS: dict[str, Kind] = {
     "tag:yaml.org,2002:timestamp": "time",
     "tag:yaml.org,2002:null": "nothing",
 }
+_RESOLVER = yaml.resolver.Resolver()
 HIDDEN = "\0"
 """Begins keys of a section that a reader puts there, such as the name of a table: no file has such a key."""
 GROUP = f"{HIDDEN}group "
@@ -51,6 +53,8 @@ class Scalar:
     text: str
     kind: Kind
     line: int
+    #: The environment variable that the text comes from; empty for another text.
+    variable: str = ""
 
 
 class Items(list["Node"]):
@@ -90,6 +94,53 @@ Node = Scalar | Items | Section
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
     return frozenset() if node is None else frozenset(line for _, line in texts_of(node))
+
+
+def kind_of(text: str) -> Kind:
+    """What YAML takes a text without quotes for."""
+    tag: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return _KINDS.get(tag, "text")
+
+
+def filled(scalar: Scalar, secrets: Secrets) -> Scalar:
+    """The value of a setting that is not a secret, with the variables that it refers to. A value that is one reference and
+    nothing else is what YAML takes the variable's text for.
+
+    Raises: SpecError for a variable that is not set, or whose name is that of a secret.
+    """
+    names = variables_of(scalar.text)
+    if not names:
+        return scalar
+    hidden = next((name for name in names if is_secret_key(name)), None)
+    if hidden is not None:
+        message = f"the variable `{hidden}` holds a secret, as its name shows, and `{LABEL}` is shown to everyone"
+        raise SpecError(message, remedy="write the value itself, or give the variable another name")
+    text = secrets.filled(scalar.text)
+    kind = kind_of(text) if is_reference(scalar.text) else scalar.kind
+    return replace(scalar, text=text, kind=kind, variable=names[0])
+
+
+def parse_value(text: str, path: Path, line: int) -> Node:
+    """The value that a text of YAML is, all of it at one line. path: for messages.
+
+    Raises: SpecError for text that is not YAML.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        remedy = "put the value in quotes, such as --set 'KEY=\"VALUE\"'"
+        raise SpecError("the value is not YAML", remedy=remedy, where=place(path, line)) from None
+    if root is None:
+        return Scalar("", "nothing", line)
+    return _at_line(_Conversion(path).convert(root, 0), line)
+
+
+def _at_line(node: Node, line: int) -> Node:
+    if isinstance(node, Scalar):
+        return replace(node, line=line)
+    if isinstance(node, Items):
+        return Items([_at_line(item, line) for item in node], line)
+    return Section({key: _at_line(value, line) for key, value in node.items()}, line, dict.fromkeys(node, line))
 
 
 def read_document(path: Path) -> Section:

@@ -56,7 +56,7 @@ def read_text(node: Node) -> str:
 
     Raises: SpecError for what YAML takes for a number, a boolean or nothing, with the way to write it as text.
     """
-    if isinstance(node, Scalar) and node.kind == "text" and node.text:
+    if isinstance(node, Scalar) and (node.kind == "text" or node.variable) and node.text:
         return node.text
     remedy = f"write text after `{LABEL}:`"
     if isinstance(node, Scalar) and node.kind not in ("text", "nothing"):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from frazil.errors import SpecError
 from frazil.plugins.registration import Registered
-from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
+from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section, filled
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 
 if TYPE_CHECKING:
@@ -256,6 +256,8 @@ def _words_of(annotation: Any) -> tuple[Word, ...]:
 def _read(node: Node, key: Key, reading: Reading, reads_secrets: bool) -> Any:
     """Returns the value of a key for its field, which validates it: of a section itself."""
     form = key.form
+    if (form is None or key.choices) and isinstance(node, Scalar):
+        node = filled(node, reading.secrets)
     if key.choices and not isinstance(node, Section):
         word = _choose(node, key)
         if form is None or form.of_word is None:

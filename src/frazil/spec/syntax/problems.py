@@ -22,9 +22,21 @@ NAME = "{name}"
 """Stands for the last part of the path."""
 
 
+class OptionLine(int):
+    """Stands for the line of a value that an option of the command line sets. Negative: the file has no such line."""
+
+    def __new__(cls, number: int, option: str) -> OptionLine:
+        """number: of the option, from 1 on. option: as messages name it, such as `--set commit.interval`."""
+        line = super().__new__(cls, -number)
+        line.option = option
+        return line
+
+    option: str
+
+
 def place(path: Path, line: int) -> str:
-    """FILE:LINE, the form that editors and terminals make a link of."""
-    return f"{path}:{line}"
+    """FILE:LINE, the form that editors and terminals make a link of; the option, for a value that an option sets."""
+    return line.option if isinstance(line, OptionLine) else f"{path}:{line}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

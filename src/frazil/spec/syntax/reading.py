@@ -145,6 +145,8 @@ class Reading:
         label = ".".join(place.names)
         is_shared = line in self.shared_lines and place.owner.startswith(("table ", "a route"))
         note = f"{place.owner} has it from `defaults`" if is_shared else ""
+        if isinstance(place.node, Scalar) and place.node.variable:
+            message += f" (the value of the variable {place.node.variable})"
         for stand_in, text in ((LABEL, label), (NAME, place.names[-1] if place.names else "")):
             message, remedy = message.replace(stand_in, text), remedy.replace(stand_in, text)
         self.problems.add(line, message, remedy, is_cause=is_cause, note=note)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.rows.changes import DELETE
 from frazil.schema.arrow import Bools, Ints, one_array
+from frazil.stages.changes import DELETE
 from frazil.upsert.change_rows import GIVEN, KEY_PLACE, WAITING
 from frazil.upsert.deduplicate import order_ranks, previous_places
 from frazil.upsert.lookup.live_rows import as_numbers

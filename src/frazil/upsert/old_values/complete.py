@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
-from frazil.rows.changes import UPSERT
 from frazil.schema.arrow import Bools, Ints, one_array
+from frazil.stages.changes import UPSERT
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.deduplicate import Ranked, key_codes
 from frazil.upsert.lookup.live_rows import as_numbers, read_columns

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.rows.changes import DELETE, UPSERT
 from frazil.schema.arrow import Bools, Ints
+from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
 
 Place = tuple[int, int, int]

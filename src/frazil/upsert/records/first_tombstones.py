@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.report import FirstTombstone, TaskReport, Touched
-from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Records, pick
+from frazil.stages.changes import Changes
 from frazil.types import add_counts
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import dump_ranked

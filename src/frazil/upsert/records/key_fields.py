@@ -34,7 +34,6 @@ from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split
 from frazil.error_classes import ErrorClass
 from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
-from frazil.rows.changes import TRUNCATE, Changes
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
@@ -44,6 +43,7 @@ from frazil.schema.names import column_names, column_path
 from frazil.schema.parts import is_one_column
 from frazil.schema.projection import name_in_record
 from frazil.schema.selection import Path
+from frazil.stages.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
 

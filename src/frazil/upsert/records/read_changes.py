@@ -22,13 +22,13 @@ from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
-from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import read_others
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys

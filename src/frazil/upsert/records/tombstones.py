@@ -17,8 +17,8 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.report import TaskReport
-from frazil.rows.changes import DELETE, Changes
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type, as_written
+from frazil.stages.changes import DELETE, Changes
 from frazil.types import LastDelete, Offsets, Progress
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
@@ -182,11 +182,11 @@ def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
 
 def digest_of(key: bytes, secret: bytes) -> str:
     """Returns a hash of a record's key, in hexadecimal: it is in the table's progress, which is for everyone to read.
-    secret: of a protected table; empty for others.
+    secret: as `secret_of`.
     """
     return hashlib.blake2b(key, digest_size=8, key=secret).hexdigest()
 
 
 def secret_of(target: TableTarget) -> bytes:
-    """Returns the secret with which record keys of a table are hashed; empty where nothing is protected."""
-    return target.protection.key.derive("record keys") if target.protection is not None else b""
+    """Returns the secret with which record keys of a table are hashed; empty where anybody may read its records."""
+    return target.record_key.derive("record keys") if target.record_key is not None else b""

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import structlog
 
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.spec.settings import EnvelopeSpec, ExpectationSpec, ProtectRule
+from frazil.spec.settings import EnvelopeSpec, ExpectationSpec
+from frazil.stages.protect.settings import ProtectRule
 from frazil.types import Balance
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

@@ -18,8 +18,8 @@ import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
 from frazil.catalog.memory import MemoryCatalog
-from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.tables import references

@@ -13,11 +13,12 @@ import pytest
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType, UUIDType
 
 from frazil.ingest.tables.state import RunState
-from frazil.ops.lineage import describe_protected, lineage_of
+from frazil.ops.lineage import lineage_of
 from frazil.plugins.functions import Function
-from frazil.process.protect import ProtectedField
 from frazil.schema.evolve import new_schema
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, FlattenSpec, KeySpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, FlattenSpec, KeySpec
+from frazil.stages.protect.rules import ProtectedField, ProtectedFields
+from frazil.stages.protect.settings import ProtectRule
 from tests.unit.ingest.service_scene import only, turn_until
 
 
@@ -248,8 +249,8 @@ def test_a_function_makes_keys_and_conditions_of_changes_beside_protected_fields
     lineage = lineage_of(table, table.schema.query)
     assert [(one.name, one.fields) for one in lineage.columns] == [("who", ("name",)), ("mail", ("mail",))]
     assert lineage.conditions == ("name",)
-    assert lineage.protected == (ProtectedField("mail", "hash"),)
-    assert describe_protected(lineage.protected) == "mail (hash)"
+    assert lineage.notes == (ProtectedFields((ProtectedField("mail", "hash"),)),)
+    assert lineage.notes[0].line == "protects mail (hash)"
 
 
 def test_the_lineage_of_a_table_with_protect_alone_names_what_is_protected(scene: Any) -> None:
@@ -259,7 +260,7 @@ def test_the_lineage_of_a_table_with_protect_alone_names_what_is_protected(scene
     table = only(made.catch_up())
     lineage = lineage_of(table, table.schema.query)
     assert [(one.name, one.fields) for one in lineage.columns] == [("id", ("id",)), ("mail", ("mail",))]
-    assert lineage.protected == (ProtectedField("mail", "hash"), ProtectedField("ssn", "drop"))
+    assert lineage.notes == (ProtectedFields((ProtectedField("mail", "hash"), ProtectedField("ssn", "drop"))),)
 
 
 def test_the_lineage_of_a_query_names_the_fields_that_feed_flattened_columns(scene: Any) -> None:
@@ -272,7 +273,7 @@ def test_the_lineage_of_a_query_names_the_fields_that_feed_flattened_columns(sce
     lineage = lineage_of(table, table.schema.query)
     assert [(one.name, one.fields) for one in lineage.columns] == [("n", ("id",)), ("user_id", ("user.id",))]
     assert lineage.conditions == ("user.id",)
-    assert lineage.protected == (ProtectedField("user.id", "hash"),)
+    assert lineage.notes == (ProtectedFields((ProtectedField("user.id", "hash"),)),)
 
 
 @pytest.mark.parametrize("settings", [{}, {"where": "id > 0"}])

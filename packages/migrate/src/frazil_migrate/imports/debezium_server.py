@@ -1,0 +1,228 @@
+"""Debezium Server's Iceberg sink as a pipeline; Debezium keeps reading the database, and writes to Kafka."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from frazil.spec.partitioning import split_terms
+from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
+from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_registry
+from frazil_migrate.imports.sources import parse_properties, variables
+
+_SINK = "debezium.sink.iceberg."
+_STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
+_LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
+_DEFAULTS = {"debezium.source.decimal.handling.mode": "double", "debezium.source.time.precision.mode": "isostring"}
+"""What the Iceberg sink's distribution sets for Debezium, and Debezium alone does not."""
+_TIMES = {"__source_ts_ms": "source_ts", "__ts_ms": "connector_ts"}
+"""The fields of metadata that the sink makes timestamps with a zone, each with its field of `metadata`."""
+_UNWRAPS = re.compile(r"\.ExtractNew\w+State$")
+_OF_TABLES = ("write.", "read.", "commit.", "history.")
+_OF_HADOOP = ("fs.", "hadoop.")
+_OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
+
+DEBEZIUM_SERVER = Tool(
+    "debezium-server",
+    "Debezium Server",
+    (
+        *carried("the namespace of the tables", _SINK + "table-namespace"),
+        *carried("the names of the tables", _SINK + "table-prefix", _SINK + "destination-regexp"),
+        *carried("the names of the tables", _SINK + "destination-regexp-replace"),
+        *carried("the names of the tables", *(f"{_SINK}destination-{case}case-table-names" for case in ("upper", "lower"))),
+        *unsupported(
+            "a class of your own names the tables", "write the names under `tables`", _SINK + "table-mapper",
+            harmless=("default-mapper",),
+        ),
+        *carried("`mode: upsert`; without it `changelog: true`", _SINK + "upsert"),
+        *carried("`deletes: soft`, or `hard` with false", _SINK + "upsert-keep-deletes"),
+        *carried("`order_by`", _SINK + "upsert-dedup-column"),
+        *carried("`envelope: {operation: …}` where it is not `__op`", _SINK + "upsert-op-field"),
+        *carried("`schema_evolution`: `evolve`, or `freeze` with false", _SINK + "allow-field-addition"),
+        *carried("`exclude`", _SINK + "excluded-columns"),
+        *carried("`partition_by`", _SINK + "partition-by", _SINK + "partition-by.*"),
+        *carried("`format_version`", _SINK + "format-version"),
+        *unsupported("Frazil writes Parquet", "leave it out", _SINK + "write.format.default", harmless=("parquet",)),
+        *unsupported("nested values become structs", "leave it out", _SINK + "nested-as-variant", harmless=("false",)),
+        *unsupported("lineage is not sent", "use `frazil lineage`", _SINK + "openlineage-enabled*", harmless=("false",)),
+        *unneeded("upsert tables get deletion vectors, or position deletes in format 2", _SINK + "upsert-use-dv"),
+        *unneeded("the key columns of an upsert table identify its rows", _SINK + "create-identifier-fields"),
+        *unneeded("inferred columns are optional", _SINK + "preserve-required-property"),
+        *unneeded(NAMELESS, _SINK + "catalog-name"),
+        *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
+        *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
+        *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
+        *carried("`commit.interval`", "debezium.sink.batch.batch-size-wait.max-wait-ms"),
+        *unneeded("`commit` decides when files are written", "debezium.sink.batch.*"),
+        *carried("the topics", "debezium.source.topic.prefix", "debezium.source.database.server.name"),
+        *carried("the topics", "debezium.source.table.include.list", "debezium.source.collection.include.list"),
+        *carried("the topics, of SQL Server", "debezium.source.database.names"),
+        *carried("`value.format` and `key.format`", "debezium.format.value", "debezium.format.key"),
+        *carried("`registry.url`", "debezium.format.*schema.registry.url", "debezium.format.*apicurio.registry.url"),
+        *unneeded(_STAYS, "debezium.source.*", "debezium.transforms*", "debezium.predicates*", "debezium.format.*"),
+        *unneeded(_STAYS, "debezium.sink.type", "debezium.sink.kafka.*"),
+        *unneeded("it configures Debezium's own process", "quarkus.*", "%*", "debezium.sink.icebergevents.*"),
+    ),
+)  # fmt: skip
+
+
+def import_server(text: str, brokers: str | None) -> Imported:
+    """Returns the pipeline file for an application.properties."""
+    settings = {name: variables(value) for name, value in parse_properties(text).items()}
+    draft = Draft(DEBEZIUM_SERVER, settings)
+    draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
+    left_out = [f"{key}={value}" for key, value in _DEFAULTS.items() if draft.peek(key) is None]
+    if left_out:
+        draft.notes.append(f"to keep the types of the sink's tables, write its defaults there: {', '.join(left_out)}")
+    draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
+    if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
+        draft.put(duration(wait), "commit", "interval")
+    for key in [name for name in draft.names("debezium.format.") if name.endswith("registry.url")]:
+        put_registry(draft, draft.take(key))
+    table = _settings(draft)
+    prefix = draft.take("debezium.source.topic.prefix") or draft.take("debezium.source.database.server.name") or ""
+    draft.name_pipeline(prefix or "debezium-server")
+    _put_tables(draft, prefix, table)
+    _put_rest(draft)
+    return draft.finish(brokers)
+
+
+def _is_on(draft: Draft, name: str) -> bool | None:
+    value = draft.take(_SINK + name)
+    return value.lower() == "true" if value is not None else None
+
+
+def _settings(draft: Draft) -> dict[str, Any]:
+    """Returns the settings that all tables share."""
+    kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
+    for side, kind in kinds.items():
+        if kind not in (None, "json", "jsonbytearray", "avro", "protobuf"):
+            reason = f"`{kind}` is not a format of records in Kafka: the tables read JSON"
+            draft.lose(f"debezium.format.{side}", reason, f"set debezium.format.{side}=json there")
+    formats = {
+        side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind
+    }
+    upserts, keeps = _is_on(draft, "upsert"), _is_on(draft, "upsert-keep-deletes")
+    operation, order = draft.take(_SINK + "upsert-op-field"), draft.take(_SINK + "upsert-dedup-column")
+    additions, excluded = _is_on(draft, "allow-field-addition"), draft.take(_SINK + "excluded-columns")
+    version = draft.take(_SINK + "format-version")
+    envelope = {"operation": operation, **_OPERATIONS} if operation not in (None, "", "__op") else "debezium"
+    changes: dict[str, Any] = {"changelog": True}
+    if upserts:
+        changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
+        if keeps is not False:
+            draft.notes.append("deleted rows have `_deleted` in place of `__deleted`")
+    elif upserts is None:
+        draft.notes.append(
+            f"without {_SINK}upsert the tables are changelogs: versions of the sink differ in the default, and where"
+            " yours keeps current rows, write `mode: upsert` in place of `changelog: true`"
+        )
+    return {
+        **formats,
+        "envelope": envelope,
+        **changes,
+        **_times(draft, envelope == "debezium", order or ""),
+        "exclude": [column.strip() for column in (excluded or "").split(",") if column.strip()],
+        "schema_evolution": {True: "evolve", False: "freeze"}.get(additions) if additions is not None else None,
+        "format_version": number(version) if version else None,
+    }
+
+
+def _times(draft: Draft, has_envelope: bool, order: str) -> dict[str, Any]:
+    """Returns the settings for the two times of changes of which the sink makes timestamps with a zone, whose numbers
+    records have where Debezium unwraps them, and the envelope otherwise. order: the column that orders changes.
+    """
+    unwrapped = _unwrapped_fields(draft)
+    if unwrapped is not None or not has_envelope:
+        return {"columns": dict.fromkeys((name for name in _TIMES if name in (unwrapped or ())), "timestamptz(ms)")}
+    terms = [draft.peek(key) or "" for key in draft.names(_SINK + "partition-by")]
+    named = {word for text in (order, *terms) for word in re.findall(r"\w+", text)}
+    return {"metadata": {field: name for name, field in _TIMES.items() if name in named}}
+
+
+def _unwrapped_fields(draft: Draft) -> list[str] | None:
+    """Returns the fields that Debezium's unwrap transform adds to records; None where records are not unwrapped."""
+    for alias in (draft.peek("debezium.transforms") or "").split(","):
+        place = f"debezium.transforms.{alias.strip()}."
+        if _UNWRAPS.search(draft.peek(f"{place}type") or ""):
+            prefix = draft.peek(f"{place}add.fields.prefix") or "__"
+            added = [field.strip().partition(":") for field in (draft.peek(f"{place}add.fields") or "").split(",")]
+            return [prefix + (name or field.replace(".", "_")) for field, _, name in added]
+    return None
+
+
+def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
+    namespace = draft.take(_SINK + "table-namespace") or "default"
+    included = [draft.take(f"debezium.source.{kind}.include.list") for kind in ("table", "collection")]
+    names = [name.strip() for name in (included[0] or included[1] or "").split(",") if name.strip()]
+    database = draft.take("debezium.source.database.names")
+    shared = draft.take(_SINK + "partition-by")
+    name_of = _Names(draft)
+    if names and prefix and all(map(_LITERAL.fullmatch, names)):
+        tables: dict[str, list[str]] = {}  # Several topics may have one table.
+        for name in names:
+            topic = ".".join(filter(None, (prefix, database, name.replace("\\", ""))))
+            tables.setdefault(f"{namespace}.{name_of(topic)}", []).append(topic)
+        for name, topics in tables.items():
+            terms = [draft.take(f"{_SINK}partition-by.{topic}") for topic in topics]
+            partitions = split_terms((next(filter(None, terms), None) or shared or "").replace("\\", ""))
+            source = {"topic": topics[0]} if len(topics) == 1 else {"topics": topics}
+            draft.put({**source, **table, "partition_by": partitions}, "tables", name)
+        return
+    draft.notes.append("the captured tables are not listed: each topic of the prefix gets a table")
+    name_of.refuse_patterns()
+    has_databases = "sqlserver" in (draft.peek("debezium.source.connector.class") or "").lower()
+    parts = 3 if has_databases else 2  # Of a topic, behind the prefix: SQL Server's have database, schema and table.
+    to = f"{namespace}.{name_of.prefix}{'_'.join(f'${number}' for number in range(1, parts + 2))}"
+    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})" + r"\.([^.]+)" * parts + "$/"
+    draft.put_route(
+        {"topics": pattern, "to": to, **table, "partition_by": split_terms((shared or "").replace("\\", ""))}
+    )
+
+
+class _Names:
+    """How destinations become names of tables."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self.prefix = draft.take(_SINK + "table-prefix") or ""
+        self._pattern = draft.take(_SINK + "destination-regexp")
+        self._replacement = draft.take(_SINK + "destination-regexp-replace") or ""
+        self._is_upper, self._is_lower = (
+            _is_on(draft, f"destination-{case}case-table-names") for case in ("upper", "lower")
+        )
+
+    def __call__(self, topic: str) -> str:
+        if self._pattern:
+            try:
+                topic = re.sub(self._pattern, re.sub(r"\$(\d)", r"\\\1", self._replacement), topic)
+            except re.error:
+                self._refuse("the expression is Java's alone")
+        name = self.prefix + topic.replace(".", "_")
+        return name.upper() if self._is_upper else name.lower() if self._is_lower else name
+
+    def refuse_patterns(self) -> None:
+        """Reports what a route cannot do to names."""
+        if self._pattern or self._is_upper or self._is_lower:
+            self._refuse("a route does not replace parts of names, nor their case")
+
+    def _refuse(self, reason: str) -> None:
+        self._draft.lose(_SINK + "destination-regexp", reason, "list the tables under `tables`")
+
+
+def _put_rest(draft: Draft) -> None:
+    """Writes what the sink passes to the catalog, to tables and to Hadoop."""
+    catalog: dict[str, str] = {}
+    for key in draft.names(_SINK):
+        name, setting = key.removeprefix(_SINK), DEBEZIUM_SERVER.find(key)
+        if setting is None or setting.name not in (_SINK + "warehouse", _SINK + "io-impl", _SINK + "*"):
+            continue
+        value = draft.take(key) or ""
+        if name.startswith(_OF_HADOOP):
+            draft.put(value, "spark", "conf", f"spark.hadoop.{name}")
+        elif name.startswith(_OF_TABLES):
+            draft.put(value, "defaults", "properties", name)
+        else:
+            catalog[name] = value
+    if put_catalog(draft, catalog, draft.peek(_SINK + "catalog-name") or "default"):
+        draft.take(_SINK + "catalog-name")

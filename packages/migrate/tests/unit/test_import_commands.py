@@ -1,0 +1,188 @@
+"""`frazil import …` as its users call it: exit codes, standard output, what is refused, and the remedies."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import KafkaException
+
+from frazil.cli.main import main
+from frazil_migrate.imports import automq
+from packages.migrate.tests.unit.imports import examples
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Callable[[str], str]:
+    """A configuration as a file; its name."""
+
+    def write(text: str) -> str:
+        (tmp_path / "given").write_text(text)
+        return str(tmp_path / "given")
+
+    return write
+
+
+def error(capsys: Captured) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["error"]
+    return found
+
+
+def test_a_configuration_that_is_carried_over_whole_ends_with_0(given: Callable[[str], str], capsys: Captured) -> None:
+    assert main(["import", "kafka-connect", given(json.dumps(examples.CONNECTOR)), "--bootstrap", "k:9092"]) == 0
+    shown = capsys.readouterr()
+    assert (yaml.safe_load(shown.out), shown.err) == (examples.CARRIED_CONNECTOR, "")
+    assert "# Not needed:\n" in shown.out
+
+
+def test_what_is_not_carried_over_is_reported_and_ends_with_4(given: Callable[[str], str], capsys: Captured) -> None:
+    file = given(json.dumps({**examples.UNWRAPPED, "iceberg.tables.default-commit-branch": "audit"}))
+    assert main(["import", "kafka-connect", file]) == 4
+    shown = capsys.readouterr()
+    line = "iceberg.tables.default-commit-branch: Frazil commits to the main branch; leave it out, or"
+    assert f"not carried over: {line}" in shown.err
+    assert f"#   {line}" in shown.out
+    assert yaml.safe_load(shown.out)["kafka"] == {"bootstrap.servers": "localhost:9092"}
+    assert main(["import", "kafka-connect", file, "--output", "json"]) == 4
+    document = json.loads(capsys.readouterr().out)
+    assert [sorted(loss) for loss in document["not_carried_over"]] == [["key", "reason", "remedy"]]
+    assert document["pipeline_file"] == shown.out
+
+
+@pytest.mark.parametrize("tool", examples.EXAMPLES)
+def test_every_tool_is_read_from_standard_input(tool: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(examples.EXAMPLES[tool][0]))
+    assert main(["import", tool, "-"]) in (0, 4)
+    assert yaml.safe_load(capsys.readouterr().out)["tables"]
+
+
+@dataclass
+class Connect:
+    """A Connect REST API with one connector."""
+
+    url: str
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_known = self.path == "/connectors/orders"
+            self.send_response(200 if is_known else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps({**examples.CONNECTOR, "tasks": [], "type": "sink"}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Writes nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield Connect(f"http://127.0.0.1:{server.server_port}")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_live_connector_is_read_and_one_that_is_not_there_refused(connect: Connect, capsys: Captured) -> None:
+    url = f"{connect.url}/connectors/orders"
+    assert main(["import", "kafka-connect", "--url", f"{url}x", "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == "name an address that answers"
+    assert main(["import", "kafka-connect", "--url", url, "--bootstrap", "k:9092"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == examples.CARRIED_CONNECTOR
+
+
+@dataclass
+class Cluster:
+    """What AutoMQ's brokers answer: Apache Kafka's refuse its keys, so that a real one cannot be had."""
+
+    topics: Mapping[str, Mapping[str, str]]
+
+    def __call__(self, properties: Mapping[str, object]) -> Cluster:
+        if properties["bootstrap.servers"] != "k:9092":
+            raise KafkaException("no broker")
+        return self
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        assert timeout > 0
+        return SimpleNamespace(topics=self.topics, brokers={0: None})
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, SimpleNamespace]:
+        return {one: SimpleNamespace(result=lambda _timeout, name=one.name: self._entries(name)) for one in resources}
+
+    def _entries(self, name: str) -> dict[str, SimpleNamespace]:
+        keys = {**self.topics.get(name, {}), "automq.table.topic.expire.snapshot.retain.last": "1"}
+        return {
+            key: SimpleNamespace(value=value, is_default=key.endswith("retain.last")) for key, value in keys.items()
+        }
+
+
+def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    keys = {"automq.table.topic.enable": "true", "automq.table.topic.namespace": "shop", "retention.ms": "1"}
+    monkeypatch.setattr(automq, "AdminClient", Cluster({"orders": keys, "plain": {}, "__own": keys}))
+    assert main(["import", "automq", "--bootstrap", "nobody:1", "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == "name a broker that answers"
+    assert main(["import", "automq", "--bootstrap", "k:9092"]) == 0
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert found["tables"] == {"shop.orders": {"topic": "orders", "value": {"format": "raw"}}}
+    assert found["kafka"] == {"bootstrap.servers": "k:9092"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "wrong", "remedy", "right"),
+    [
+        ("kafka-connect", "{", "correct the JSON", json.dumps(examples.UNWRAPPED)),
+        ("kafka-connect", "[1]", "give a mapping of settings to values", json.dumps(examples.UNWRAPPED)),
+        ("debezium-server", "warehouse", "write settings as `key=value`, or as JSON", examples.CAPTURED),
+        (
+            "automq",
+            "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true",
+            "close the quotation mark",
+            "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true'",
+        ),
+        ("flink-cdc", "a: [", "correct the YAML", examples.FLINK_CDC),
+        ("flink-sql", "CREATE CATALOG a WITH (", "correct the SQL", examples.FLINK_SQL),
+        (
+            "flink-sql",
+            "SELECT 1;",
+            "give the script with the CREATE TABLE and INSERT INTO statements",
+            examples.FLINK_SQL,
+        ),
+        (
+            "automq",
+            "automq.table.topic.enable=true",
+            "give the configuration of a table topic; --topic names the topic of plain properties",
+            examples.TOPICS,
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_refused_until_its_remedy_is_done(
+    tool: str, wrong: str, remedy: str, right: str, given: Callable[[str], str], capsys: Captured
+) -> None:
+    assert main(["import", tool, given(wrong), "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == remedy
+    assert main(["import", tool, given(right)]) in (0, 4)
+
+
+def test_where_the_configuration_comes_from_is_named_once(given: Callable[[str], str], capsys: Captured) -> None:
+    file = given("automq.table.topic.enable=true")
+    assert main(["import", "kafka-connect", "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == "give one of FILE and --url"
+    assert main(["import", "automq", "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == "give FILE, or --bootstrap"
+    assert main(["import", "tableflow", f"{file}x", "--output", "json"]) == 2
+    assert error(capsys)["remedy"] == "name a file in UTF-8 that can be read"
+    assert main(["import", "automq", file, "--topic", "orders"]) == 0
+    assert list(yaml.safe_load(capsys.readouterr().out)["tables"]) == ["default.orders"]

@@ -1,0 +1,122 @@
+"""Which tables `frazil verify` can prove, and how far their copies read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
+from frazil.ops.dead_letters import find_tables
+from frazil.ops.pipeline_status import ProcessState
+from frazil.spec import PipelineSpec
+from frazil.spec.models import Start
+from frazil.spec.settings import ExpectationSpec, LookupSpec
+from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
+from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from tests.unit.ingest.service_scene import Scene, turn_until
+from tests.unit.ingest.test_topic_tables import ON, TEXT, Keyed
+
+
+def _scene(root: Path) -> tuple[Scene, list[Table]]:
+    """Two tables that have read their topics, which have grown since."""
+    scene = Scene(root / "lake", "a", "b")
+    scene.feed("a", {"id": 1}, {"id": 2}, b"no json")
+    scene.feed("b", {"id": 7})
+    tables = scene.catch_up()
+    scene.feed("a", {"id": 3})
+    scene.feed("b", {"id": 8})
+    return scene, tables
+
+
+def _copied(scene: Scene, tables: Sequence[Table], spec: PipelineSpec) -> MemoryCatalog:
+    """The catalog of a copy of the tables, made as far as they have read."""
+    folder = scene.root / "copy"
+    (copies,) = plan_copies(tables)
+    catalog = MemoryCatalog(folder, "p")
+    source, workers = UpTo(scene.source, copies.goal), StepWorkers(scene.clock)
+    services = Services(source, catalog, MemoryJobs(scene.source), scene.clock, workers=workers)
+    copy = Service(copying(spec, copies, folder), services, "run", lambda _: None)
+    copy.connect()
+    assert turn_until(copy, lambda: copy.is_over(until_caught_up=True), until_caught_up=True)
+    return catalog
+
+
+def test_a_copy_has_the_rows_of_its_table_and_none_of_later_records(tmp_path: Path) -> None:
+    scene, tables = _scene(tmp_path)
+    catalog = _copied(scene, tables, scene.spec("a", "b"))
+    for name in ("n.a", "n.b"):
+        assert live_rows(catalog, name) == scene.rows(name)
+    assert [len(scene.rows(name)) for name in ("n.a", "n.b")] == [2, 1]
+
+
+def test_a_table_that_the_keys_of_a_topic_ask_for_is_found_and_copied_alone(tmp_path: Path) -> None:
+    scene = Keyed(tmp_path, "orders", "others")
+    scene.source.keys |= {"orders": ON | TEXT, "others": ON | TEXT}
+    scene.feed("others", b"x")
+    scene.feed("orders", b"a")
+    scene.settle(scene.start())
+    (table,) = find_tables(scene.spec(), scene.source, ProcessState(), "shop.orders")
+    assert load_for_copy(table, scene.catalog, scene.source) == ""
+    copy = _copied(scene, [table], scene.spec())
+    assert [row["value"] for row in live_rows(copy, "shop.orders")] == ["a"]
+    assert copy.load("shop.others") is None
+
+
+def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tmp_path: Path) -> None:
+    _, (a, b) = _scene(tmp_path)
+    assert a.state is not None
+    further = replace(a, state=replace(a.state, progress=replace(a.progress, offsets={"a": {0: 4}})))
+    assert [copies.tables for copies in plan_copies([a, b, further])] == [[a, b], [further]]
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("no progress", "it has no progress yet"),
+        ("latest", "`start: latest` does not say which record was its first"),
+        ("lookup", "its rows were joined with older versions of reference tables"),
+        ("deleted", "the topic a does not exist any more"),
+        ("recreated", "the topic a was deleted and created again"),
+    ],
+)
+def test_what_no_topic_can_prove_is_named(tmp_path: Path, case: str, reason: str) -> None:
+    scene, (table, _) = _scene(tmp_path)
+    catalog = MemoryCatalog(tmp_path / "empty", "p") if case == "no progress" else scene.catalog
+    if case == "latest":
+        table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
+    elif case == "lookup":
+        table.spec = table.spec.model_copy(update={"lookup": (LookupSpec(name="l"),)})
+    elif case == "deleted":
+        del scene.source.by_name["a"]
+    elif case == "recreated":
+        scene.source.create("a")
+    assert load_for_copy(table, catalog, scene.source) == reason
+
+
+def test_records_that_retention_has_deleted_are_noticed(tmp_path: Path) -> None:
+    scene, (a, b) = _scene(tmp_path)
+    scene.source.trim("a", 0, 1)
+    assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
+
+
+def test_records_that_compaction_has_deleted_are_noticed_where_their_rows_are_kept(tmp_path: Path) -> None:
+    scene, (a, b) = _scene(tmp_path)
+    scene.source.compact("a", 0, 1)
+    assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
+    a.spec = a.spec.model_copy(update={"mode": "upsert"})
+    assert not has_lost_records(a, scene.source)
+    a.spec = a.spec.model_copy(update={"deletes": "soft"})
+    assert has_lost_records(a, scene.source)
+
+
+def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) -> None:
+    scene, (a, _) = _scene(tmp_path)
+    of_rows, of_commits = ExpectationSpec(name="r", that="id > 0"), ExpectationSpec(name="c", min_rows=9, action="stop")
+    a.spec = a.spec.model_copy(update={"expect": (of_rows, of_commits)})
+    (copy,) = copying(scene.spec("a"), plan_copies([a])[0], tmp_path / "copy").tables
+    assert copy.query.expect == (of_rows,)

@@ -1,0 +1,72 @@
+"""The part of `frazil check` that needs no service: the file in each of its environments, and its queries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from frazil.errors import SpecError
+from frazil.ingest.tables.queries import Queries
+from frazil.ops.check import Finding, check_secrets, check_transport, failed
+from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
+from frazil.secrets import Secrets
+from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.syntax.environments import Overrides
+
+_MISSING = "the environment variable `"
+NOT_CHECKED = (
+    "Kafka and its topics", "the schema registry", "the catalog and its tables", "the store", "records",
+    "columns that queries make", "this machine",
+)  # fmt: skip
+"""What an offline check leaves out."""
+
+
+def check_offline(spec: PipelineSpec, overrides: Overrides, queries: Queries | None) -> Iterator[Finding]:
+    """Yields what can be checked of a loaded file without a service. overrides: with which it was loaded. queries: None
+    where no table has a query.
+    """
+    yield from check_secrets(spec)
+    yield from check_transport(spec)
+    yield from check_hadoop_settings(spec)
+    yield from check_catalog_settings(spec)
+    yield from check_environments(spec, overrides)
+    if queries is not None:
+        yield from _check_queries(spec, queries)
+
+
+def check_environments(spec: PipelineSpec, overrides: Overrides) -> Iterator[Finding]:
+    """Yields whether the file is valid in each of its other environments."""
+    for name in spec.environments:
+        if name == overrides.environment:
+            continue
+        tried = f"read the file as with --env {name}"
+        try:
+            secrets = Secrets(os.environ, has_placeholders=True)
+            other = load_spec(spec.file.path, overrides=Overrides(name, overrides.values), secrets=secrets)
+        except SpecError as error:
+            yield from _problems(name, tried, (error, *error.others))
+        else:
+            yield Finding(f"environment {name}", True, tried, f"pipeline {other.pipeline}")
+
+
+def _problems(name: str, tried: str, errors: Iterable[SpecError]) -> Iterator[Finding]:
+    """Yields what is wrong with the file in an environment. Variables may be set only where it is used."""
+    name = f"environment {name}"
+    wrong = [error for error in errors if not error.message.startswith(_MISSING)]
+    if not wrong:
+        variables = sorted({error.message.split("`")[1] for error in errors})
+        yield Finding(name, True, tried, f"as far as it can be read without the variables {', '.join(variables)}")
+    yield from (failed(name, tried, error) for error in wrong)
+
+
+def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
+    """Yields what is wrong with the query of each table whatever fields its records have."""
+    for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))):
+        if not (table.query.select or table.query.where or table.query.filter):
+            continue
+        name, tried = f"query {table.name}", "parsed its query and conditions"
+        try:
+            queries.check(table)
+            yield Finding(name, True, tried, "can be parsed")
+        except SpecError as error:
+            yield failed(name, tried, error)

@@ -1,0 +1,85 @@
+"""The packages beside the core that are released with it: what each adds, to say what to install where one is missing.
+
+They use the same entry points as any other package, and the core imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from frazil.errors import SpecError
+
+
+def _module_of(name: str) -> str:
+    return f"frazil_{name}"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """One package: the distribution `frazil-NAME` with the import package `frazil_NAME`."""
+
+    #: As in `pip install 'frazil[NAME]'`.
+    name: str
+    #: The names that it adds, by group of entry points.
+    added: Mapping[str, tuple[str, ...]]
+
+    @property
+    def distribution(self) -> str:
+        """The name of the distribution."""
+        return f"frazil-{self.name}"
+
+    @property
+    def module(self) -> str:
+        """The name of the import package."""
+        return _module_of(self.name)
+
+
+_IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
+EXTRAS = (
+    Extra("console", {"frazil.pages": ("console",)}),
+    Extra("demo", {"frazil.commands": ("demo",)}),
+    Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
+    Extra(
+        "migrate",
+        {
+            "frazil.commands": (
+                "adopt", "release", *(f"import.{tool}" for tool in _IMPORTS), "topic.set", "topic.show", "topic.unset",
+            )
+        },
+    ),
+    Extra("replay", {"frazil.commands": ("replay",)}),
+    Extra("telemetry", {"frazil.observers": ("telemetry",)}),
+    Extra("verify", {"frazil.commands": ("verify",), "frazil.observers": ("verify",)}),
+)  # fmt: skip
+"""Every extra with a package of its own."""
+
+
+def is_installed(name: str) -> bool:
+    """Returns whether the extra of this name can be imported here."""
+    return find_spec(_module_of(name)) is not None
+
+
+def installed_extras() -> list[Extra]:
+    """Returns the extras that can be imported here."""
+    return [extra for extra in EXTRAS if is_installed(extra.name)]
+
+
+def not_installed(name: str, what: str) -> SpecError:
+    """Returns the error where an extra is needed that is not installed. what: what needs it, in words."""
+    remedy = f"install it with `pip install 'frazil[{name}]'`"
+    return SpecError(f"{what} is in the package frazil-{name}, which is not installed", remedy=remedy)
+
+
+def names_of_extras(group: str) -> tuple[str, ...]:
+    """Returns the names that the extras add to a group of entry points, installed or not."""
+    return tuple(name for extra in EXTRAS for name in extra.added.get(group, ()))
+
+
+def missing_extra(group: str, name: str, what: str) -> SpecError | None:
+    """Returns the error where a name of a group, which no installed package has, is an extra's; None for other names.
+    what: the object in words.
+    """
+    extra = next((extra for extra in EXTRAS if name in extra.added.get(group, ())), None)
+    return None if extra is None else not_installed(extra.name, what)

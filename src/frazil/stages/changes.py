@@ -1,0 +1,164 @@
+"""What records become on their way to the files of a table, from the reader of their format to the writer of rows.
+
+A change writes the row of a key, deletes it, or empties the table. A row that is appended is an UPSERT without a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.decode.columns import Decoded
+from frazil.kafka.port import ReadRecord
+from frazil.process.evaluate import Unmet
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type
+from frazil.write.target import METADATA_TYPES
+
+UPSERT, DELETE, TRUNCATE = 1, 2, 3
+"""Operations: write the row of the key, delete the row of the key, delete all rows."""
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """Records of one topic that are read at once: what every stage can ask for beside the changes."""
+
+    #: The topic; empty where records are read once more, to explain why they are refused.
+    topic: str
+    #: The columns of Kafka as far as the table needs them, one value per record.
+    columns: Records
+    #: The number of mismatches that are kept.
+    limit: int
+
+
+@dataclass
+class Changes:
+    """Changes in the order of their records. Per-change arrays have the shape `(n_changes,)`, per-record arrays
+    `(n_records,)`.
+    """
+
+    #: One array per field of the target's `fields`. A delete has values at least in its key columns.
+    columns: list[pa.Array]
+    #: UPSERT, DELETE or TRUNCATE per change.
+    ops: NDArray[np.int8]
+    #: The index of each change's record, ascending. An update of the primary key is two changes of one record: DELETE of
+    #: the old key, UPSERT of the new key.
+    records: NDArray[np.int32]
+    #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
+    #: row is kept.
+    unavailable: dict[int, Bools]
+    #: Refused records with their mismatches, the requests for the schema, and the numbers of fields: all per record. It
+    #: has no columns.
+    decoded: Decoded
+    #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
+    order: pa.Array | None = None
+    #: One array per key column where some UPSERT replaces a row with another key; null where the key is unchanged. A
+    #: key that could not be read is given as the row's own key. Unavailable values are in the row of the old key.
+    old_keys: list[pa.Array] | None = None
+    #: By field of `metadata`, the values that the envelope provides, one per change.
+    own: Mapping[str, pa.Array] = field(default_factory=dict)
+    #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
+    #: a dropped row, if there is one, deletes the row of its key.
+    ignored: Mapping[str, Bools] = field(default_factory=dict)
+    #: The expectations that records do not meet.
+    unmet: Sequence[Unmet] = ()
+    #: The fields of the records' keys, for a table whose key columns are not known yet.
+    key_columns: tuple[str, ...] = ()
+    #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
+    #: delete of its key is not included.
+    tombstones: Bools | None = None
+    #: The position of each change in the source's log, where headers announce primary-key updates.
+    positions: pa.Array | None = None
+    #: The rescued values per change, headers included; None where no value was rescued.
+    rescued: pa.Array | None = None
+    #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
+    times: pa.Array | None = None
+    #: Per record that is one of the two parts of a primary-key update: its index, its position in the source's log, and
+    #: whether it is the delete part.
+    key_update_parts: Sequence[tuple[int, str, bool]] = ()
+    #: The index of each record that is a delete and the last record of its partition in this stretch.
+    last_deletes: Sequence[int] = ()
+
+    @property
+    def ignored_records(self) -> dict[str, int]:
+        """The number of records that make no change and are not bad records, by the same names as `ignored`."""
+        good = ~self.decoded.refused
+        counts = ((name, int(np.count_nonzero(mask & good))) for name, mask in self.ignored.items())
+        return {name: count for name, count in counts if count}
+
+    @property
+    def written_count(self) -> int:
+        """The number of records that make a change, once all columns of the table are known."""
+        is_written = np.zeros(self.decoded.refused.size, np.bool_)
+        is_written[self.records] = True
+        for mask in (self.decoded.refused, *self.ignored.values()):
+            is_written &= ~mask
+        return int(np.count_nonzero(is_written))
+
+    @property
+    def must_read_again(self) -> bool:
+        """Whether the records must be read once more before they become rows: the schema has to change first."""
+        needs = self.decoded
+        return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
+
+    def without_refused(self) -> Changes:
+        """Returns the changes whose records could be read."""
+        return self.only(~self.decoded.refused[self.records])
+
+    def only(self, kept: Bools) -> Changes:
+        """Returns the changes where `kept`, bool `(n_changes,)`, is true."""
+        return self if kept.all() else self.take(np.flatnonzero(kept), self.ops[kept], self.records[kept])
+
+    def take(self, places: Ints, ops: NDArray[np.int8], records: NDArray[np.int32]) -> Changes:
+        """Returns the changes at these places, with other operations and records; -1: a change without values."""
+        at, is_there = pa.array(places, mask=places < 0), places >= 0
+
+        def taken(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.take(at)
+
+        return replace(
+            self,
+            columns=[column.take(at) for column in self.columns],
+            ops=ops,
+            records=records,
+            unavailable={n: mask[places] & is_there for n, mask in self.unavailable.items()},
+            order=taken(self.order),
+            old_keys=None if self.old_keys is None else [key.take(at) for key in self.old_keys],
+            positions=taken(self.positions),
+            rescued=taken(self.rescued),
+            times=taken(self.times),
+            own={name: values.take(at) for name, values in self.own.items()},
+        )
+
+
+def appended(decoded: Decoded) -> Changes:
+    """Returns the changes that append each record as a row. decoded: with a column for each field of the table."""
+    count = decoded.refused.size
+    return Changes(
+        columns=decoded.columns,
+        ops=np.full(count, UPSERT, np.int8),
+        records=np.arange(count, dtype=np.int32),
+        unavailable={},
+        decoded=replace(decoded, columns=[], rescued=None),
+        rescued=decoded.rescued,
+    )
+
+
+def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+    """Returns the records as a task receives them."""
+    columns: dict[str, pa.Array] = {
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "headers": pa.array(
+            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
+            arrow_type(METADATA_TYPES["headers"]),
+        ),
+        "topic": pa.array([record.topic for record in records], pa.string()),
+        "partition": pa.array([record.partition for record in records], pa.int32()),
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
+    }
+    return pa.RecordBatch.from_pydict(columns)

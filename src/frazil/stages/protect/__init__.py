@@ -1,0 +1,1 @@
+"""Personal data that is hashed, masked or dropped before anything is written."""

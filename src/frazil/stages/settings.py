@@ -1,0 +1,43 @@
+"""The settings of a stage: a group of keys of a table, with the rules between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from frazil.spec.syntax.keys import Declared
+from frazil.spec.syntax.problems import Mistake
+from frazil.spec.syntax.reading import Rules
+
+if TYPE_CHECKING:
+    from frazil.spec.models import TableSpec
+
+
+class StageSettings(Declared):
+    """The settings of a stage, of which a table has one group each: it has the defaults where the file has none."""
+
+    #: The sections inside the keys, by their names in the definitions of the JSON Schema.
+    sections: ClassVar[Mapping[str, type[Declared]]] = {}
+    #: The rules between the keys of these sections.
+    rules: ClassVar[Mapping[type[Declared], Rules]] = {}
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether the rows of the table are other than its records' fields, for the stage's sake."""
+        return False
+
+    def of_records(self) -> Self:
+        """Returns the settings of the table that the records alone would make."""
+        return type(self)()
+
+    def of_rest(self) -> Self:
+        """Returns the settings for records of a route whose rows no query makes, those of the table of the rest."""
+        return self
+
+    def check(self, _table: TableSpec, /) -> Iterable[Mistake]:
+        """Yields what the settings have wrong, or contradict in the others of the table."""
+        return ()
+
+    def check_route(self, _names: Sequence[str], /) -> Iterable[Mistake]:
+        """Yields what is wrong where the values of these fields name tables."""
+        return ()

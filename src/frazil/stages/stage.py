@@ -1,0 +1,83 @@
+"""What a stage of a table is asked, by the driver, by tasks and by commands: it overrides what concerns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.process.program import Project
+from frazil.schema.parts import Path
+from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.notes import StageNote
+from frazil.stages.record_key import RecordKey
+
+if TYPE_CHECKING:
+    from frazil.process.analysis import Query
+    from frazil.spec.models import TableSpec
+    from frazil.write.target import TableTarget
+
+Origins: TypeAlias = Mapping[str, Path | None]
+"""What feeds columns of records, as `TableTarget.origins`."""
+
+
+class UnusedField(NamedTuple):
+    """A field that a setting names and no record of a sample has."""
+
+    setting: str
+    path: str
+    #: The names of fields of which one may be meant.
+    names: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class TableStage:
+    """A stage of one table, made from its settings: small, comparable, and sent to tasks as it is."""
+
+    @property
+    def record_key(self) -> RecordKey | None:
+        """What encrypts the table's records wherever they are kept whole; None where anybody may read them."""
+        return None
+
+    # In the driver: before, around and behind the query that makes the rows.
+
+    def describe(self) -> str:
+        """Returns the stage in one line of `frazil plan`; empty where other lines show it."""
+        return ""
+
+    def before_query(self, _fields: Schema, _origins: Origins, /) -> tuple[Project, StageNote] | None:
+        """Returns what the table's query has in place of these columns of the records; None where they stay."""
+        return None
+
+    def check_query(self, _spec: TableSpec, _query: Query, _fields: Schema, _origins: Origins, /) -> None:
+        """Raises SpecError where the query makes what the stage forbids. _fields: the columns of the records."""
+
+    def unused_fields(self, _fields: Schema, _origins: Origins, _headers: Collection[str], /) -> Iterable[UnusedField]:
+        """Yields the fields that the settings name and these columns of records, and headers, do not have."""
+        return ()
+
+    def new_marks(
+        self, _spec: TableSpec, _marks: Mapping[str, str], _key_columns: Callable[[], Sequence[str]], /
+    ) -> Mapping[str, str]:
+        """Returns what is to be remembered in the table, where its marks have another value or none.
+
+        Raises: SpecError for a value that must not change. _key_columns: returns the columns that identify rows.
+        """
+        return {}
+
+    # In tasks.
+
+    def run(self, _target: TableTarget, _read: ReadRecords, changes: Changes, /) -> Changes:
+        """Returns the changes, which have the table's rows, behind the stage."""
+        return changes
+
+    def finish(self, _target: TableTarget, _read: ReadRecords, changes: Changes, /) -> Changes:
+        """Returns the changes as they may be written and reported, when all stages have run."""
+        return changes
+
+    def show(self, _records: TableTarget, columns: Mapping[str, pa.Array], /) -> Mapping[str, pa.Array]:
+        """Returns columns of records as people may see them. _records: the table that the records alone would make."""
+        return columns

@@ -1,0 +1,27 @@
+"""The stages of a table, in the order in which they see its rows, and what documents have of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from frazil.spec.models import TableSpec
+from frazil.stages.notes import StageNote
+from frazil.stages.package import PackageStage
+from frazil.stages.protect.rules import ProtectedFields
+from frazil.stages.protect.stage import protect_stage
+from frazil.stages.record_key import RecordKey
+from frazil.stages.stage import TableStage
+
+NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
+"""The notes of all kinds of stages, whose keys a document has also where a table has no such stage."""
+
+
+def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
+    """Returns the stages that the settings of a table ask for."""
+    packages = (PackageStage(name, settings.model_dump_json()) for name, settings in spec.stages)
+    return tuple(filter(None, (*packages, protect_stage(spec.protection))))
+
+
+def record_key_of(stages: Iterable[TableStage]) -> RecordKey | None:
+    """Returns what encrypts the records of a table with these stages; None where anybody may read them."""
+    return next((stage.record_key for stage in stages if stage.record_key is not None), None)
