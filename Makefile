@@ -8,8 +8,8 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values soak-reader prometheus console collector \
-	catalogs stores lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
+	prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -167,6 +167,10 @@ soak-queries: setup $(VENV)/.dev
 # another number, FRAZIL_FIRST_SEED for other moments.
 soak-processing: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
+
+# A table that is published while its process is killed 200 times. FRAZIL_KILLS, FRAZIL_FIRST_SEED.
+soak-publish: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/integration/test_publish.py
 
 # Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
 # FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch, and while the broker is away.

@@ -57,7 +57,7 @@ _SAMPLE = Progress(
         {"amount_not_negative": 5, "where": 3},
         {"read": 360, "column": 350, "left_out": 4, "bad": 6},
     ),
-    unmet={"amount_not_negative": 17},
+    findings={"amount_not_negative": 17},
     dead_letters=PendingDeadLetters(
         "shop.page_views__dead_letters",
         (DataFile("s3://lake/shop/page_views__dead_letters/data/00000-7f3a.parquet", 2, 4310, "{}"),),

@@ -287,6 +287,14 @@ LOG_EVENTS: dict[str, str] = {
     " second Ctrl-C does not wait for them.",
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
+    "branch_discarded": "An operator made the branch of a table begin again at main: records since then are read again. See"
+    " [publish](../how-to/publish.md#when-an-audit-does-not-hold).",
+    "publish_failed": "A table could not be audited or published, and why; it is tried again within ten seconds.",
+    "publish_held": "The newest snapshot of a table's branch is not published: the `audits` that do not hold, or another"
+    " `reason`. See [a table is not published](../operations/publish-held.md).",
+    "table_tagged": "A table has got a [tag by calendar](../how-to/publish.md#tags-by-calendar).",
+    "table_published": "Readers see the `snapshot` from now on, which is complete to `complete_to_ms`. See"
+    " [publish](../how-to/publish.md).",
     "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
     " [`verify`](../operations/table-differs.md) in the pipeline file.",
     "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
@@ -368,6 +376,9 @@ FAILPOINTS: dict[str, str] = {
     "replay.append-landed": "the pending rows have landed, the answer is not used yet",
     "replay.appended": "the pending rows are known to be in the table",
     "replay.done": "the mark of the replay is removed",
+    "publish.audited": "the audits of a table hold, and main is not moved yet",
+    "publish.before": "the change of a branch is prepared, not sent",
+    "publish.landed": "the change of a branch has landed, its answer is not used yet",
     "outbox.before": "dead letters are written to their topic, the transaction is not committed",
     "outbox.after": "the transaction is committed, its answer is not used yet",
 }
@@ -380,7 +391,8 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     (
         "4",
         "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`);"
-        " a record failed (`try`), a table differs from its topic (`verify`), or a setting was not carried over (`import`)",
+        " a record failed (`try`), a table differs from its topic (`verify`) or is not published (`publish`, `watermark`),"
+        " or a setting was not carried over (`import`)",
     ),
     ("130", "ended by a second Ctrl-C"),
     ("141", "the reader of standard output has closed it, as `head` does"),

@@ -21,6 +21,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
 from frazil.ops.plan import INNER, PlannedTable
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
+from frazil.publish.report import FailedAudit, PublishReport
 from frazil.stages.table import NOTES
 from frazil.types import Resolved
 
@@ -65,6 +66,9 @@ def _type(hint: Any) -> str:
     return _type(parts[0]) if parts else _WORDS.get(hint, "object")
 
 
+_NOT_OF_WATERMARKS = (
+    "branch", "state", "reason", "remedy", "failed_audits", "complete_to_ms", "candidate_id", "audited_ms",
+)  # fmt: skip
 _TELLING = keys_of(TableCondition, without=("state",))
 STATUS = Document(
     "frazil status",
@@ -98,10 +102,30 @@ VERIFICATION = Document(
     inspect.getdoc(VerificationReport) or "",
     keys_of(VerificationReport),
 )
+PUBLISHING = Document(
+    "frazil status: tables.&lt;name&gt;.publishing",
+    inspect.getdoc(PublishReport) or "",
+    keys_of(PublishReport),
+)
+FAILED_AUDIT = Document(
+    "frazil status: tables.&lt;name&gt;.publishing.failed_audits[]",
+    "`frazil publish` prints the keys of `publishing`, with `pipeline` and `table`; with `--discard` the `snapshot_id` at"
+    " which the branch begins again, and its next `offsets`.",
+    keys_of(FailedAudit),
+)
+WATERMARK = Document(
+    "frazil watermark",
+    "The document also has `pipeline` and `table`.",
+    {
+        "complete_to": ("text", "The record timestamp up to which what readers see is complete, in ISO 8601; or null."),
+        "complete_to_ms": ("number", "The same in milliseconds since the epoch."),
+        **keys_of(PublishReport, without=_NOT_OF_WATERMARKS),
+    },
+)
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",
     "Printed when the run ends. The file `frazil-data/state/<pipeline>.json` has the same keys while the process runs.",
-    keys_of(*RECORDED.values(), without=("maintenance", "verification")),
+    keys_of(*RECORDED.values(), without=("maintenance", "verification", "publishing")),
 )
 PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
@@ -268,8 +292,8 @@ DEAD_LETTER = Document(
     {},
 )
 DOCUMENTS = (
-    STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, RUN, PLAN, CHECK,
-    ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, PUBLISHING, FAILED_AUDIT, WATERMARK,
+    RUN, PLAN, CHECK, ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

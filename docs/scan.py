@@ -108,7 +108,9 @@ def environment_variables() -> list[str]:
 
 def messages(folders: Iterable[str]) -> list[Message]:
     """What the errors say that the modules in these folders of the source raise."""
-    paths = [path for folder in folders for path in (SOURCE / folder).rglob("*.py") if path.name != "memory.py"]
+    paths = [
+        path for folder in folders for path in (SOURCE / folder).rglob("*.py") if not path.name.startswith("memory")
+    ]
     found = {}
     for path, call in calls(paths):
         if call_name(call) in _MAKERS and call.args:

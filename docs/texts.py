@@ -51,7 +51,8 @@ remedy: did you mean `topic`?
 With `--output json`, on standard output:"""
 PROGRESS = """\
 The summary of every snapshot that a pipeline commits contains these keys, each as `frazil.<pipeline>.<key>`; the examples
-are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch to the first snapshot
+are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch, or of the
+table's [`branch`](../how-to/publish.md), to the first snapshot
 with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
 REPLAYS = """\
 Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
@@ -81,6 +82,11 @@ pipeline the first search is due a day after `frazil.<pipeline>.created-at`, the
 table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it first maintained another one.
 `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
 maintain`.
+
+A table with a [`branch`](../how-to/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
+snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
+complete, and `publish-id` a UUID that identifies the change after a lost response. `frazil.<pipeline>.publish-held` is
+why nothing is published by schedule.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
@@ -210,6 +216,14 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
     ),
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
+    "publish": (
+        "tables.&lt;name&gt;.publish",
+        "When readers see what a [`branch`](../how-to/publish.md) has; `publish: {}` has the defaults, and no audits.",
+    ),
+    "tag": (
+        "tables.&lt;name&gt;.tags.&lt;tag&gt;",
+        "A [tag by calendar](../how-to/publish.md#tags-by-calendar).",
+    ),
     "verify": (
         "verify",
         "How some of the newest commits are [compared with the topics](../how-to/verify.md); `verify: {}` has the defaults.",
@@ -259,6 +273,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "tables.&lt;name&gt;.atomic",
         "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
     ),
+    "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../how-to/dedupe.md))."),
     "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),

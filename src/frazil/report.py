@@ -249,12 +249,12 @@ class RouteReport:
 
 
 @dataclass(frozen=True)
-class ExpectationReport:
-    """The records that do not meet the expectations of the table."""
+class FindingReport:
+    """What stages have found in records, or in the batch."""
 
-    #: The number of records by expectation.
+    #: The number of records by the name of the finding.
     counts: Mapping[str, int] = field(default_factory=dict)
-    #: The first record by expectation, in the order of topic, partition and offset, with the reason.
+    #: The first record by the name, in the order of topic, partition and offset, with the reason.
     first: Mapping[str, BadRecord] = field(default_factory=dict)
 
     @classmethod
@@ -297,8 +297,8 @@ class TaskReport:
     changes: ChangeReport = field(default_factory=ChangeReport)
     #: The records of other tables, of a table of a route.
     routed: RouteReport = field(default_factory=RouteReport)
-    #: The records that do not meet the table's expectations.
-    unmet: ExpectationReport = field(default_factory=ExpectationReport)
+    #: What the table's stages have found.
+    findings: FindingReport = field(default_factory=FindingReport)
     #: The times of the tasks.
     times: tuple[TaskTime, ...] = ()
 
@@ -319,7 +319,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         BadRecords.merge([report.bad_records for report in mine], limit),
         ChangeReport.merge([report.changes for report in mine]),
         RouteReport.merge([report.routed for report in mine]),
-        ExpectationReport.merge([report.unmet for report in mine]),
+        FindingReport.merge([report.findings for report in mine]),
         tuple(time for report in mine for time in report.times),
     )
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.memory_table import MemorySnapshot
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.workers import Done
 from frazil.ingest.plan import read_once

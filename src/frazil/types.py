@@ -20,8 +20,13 @@ Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
 
 
+MAIN = "main"
+"""The branch of a table that readers see."""
+
 RESCUED_COLUMN = "_rescued"
 """The column for values that do not fit their own column: JSON, from the path to the value and the reason."""
+EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))
+"""Columns of text for what other columns cannot have: no query makes them, and no setting declares them."""
 
 RESERVED_COLUMNS = frozenset(
     (
@@ -209,8 +214,8 @@ class Progress:
     rest_records: Mapping[str, int] = field(default_factory=dict)
     #: What became of the records of this commit; None where it read none.
     balance: Balance | None = None
-    #: The number of records since the table was created that did not meet each of its expectations.
-    unmet: Mapping[str, int] = field(default_factory=dict)
+    #: The number of records since the table was created that stages of the table have found, by name.
+    findings: Mapping[str, int] = field(default_factory=dict)
     #: By lookup, the reference table that this commit's rows were joined with, and its version.
     lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The tool that continues from here in place of the pipeline; empty while the pipeline does.

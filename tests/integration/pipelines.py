@@ -169,6 +169,11 @@ class Running:
         document: dict[str, Any] = json.loads(self._out.read_text().splitlines()[-1])
         return document
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is not there any more."""
+        return self._process.poll() is not None
+
     def wait_for_death(self, within_s: float = _RUN_TIMEOUT_S) -> None:
         """Until a failpoint has killed it."""
         assert self._process.wait(within_s) == -signal.SIGKILL, self._err.read_text()[-3000:]

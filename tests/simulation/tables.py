@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from frazil.catalog.memory import MemorySnapshot
+from frazil.catalog.memory_table import MemorySnapshot
 from frazil.catalog.progress import COMMIT_ID
 from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of

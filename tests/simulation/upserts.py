@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from frazil.catalog.memory import MemorySnapshot
+from frazil.catalog.memory_table import MemorySnapshot
 from frazil.catalog.progress import from_summary
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState

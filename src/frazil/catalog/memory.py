@@ -5,24 +5,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from frazil.catalog.branches_port import BranchMove
 from frazil.catalog.layout import (
-    METRICS_OF,
     UNARRANGED,
     Layout,
-    find_column,
     is_arranged,
     order_of,
     refuse_partition_field_names,
-    spec_change,
     spec_of,
+)
+from frazil.catalog.memory_table import (
+    MemorySnapshot,
+    StoredTable,
+    files_of,
+    live_files,
+    rearranged,
+    refuse_strange_metrics,
+    renumbered,
 )
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
@@ -37,69 +43,14 @@ from frazil.catalog.progress import (
     key,
     to_summary,
 )
-from frazil.catalog.scans import LiveFile, Scan, numbered
+from frazil.catalog.scans import Scan
 from frazil.catalog.table_metadata import read_schema
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
-from frazil.spec.partitioning import transform_of
-from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
+from frazil.types import MAIN, Commit, DataFile, DeleteFile, Progress, RowDelta
 
 _NEWEST_FORMAT = 3
-
-
-@dataclass(frozen=True)
-class MemorySnapshot:
-    """One snapshot."""
-
-    id: int
-    #: The id of its parent; None without one.
-    parent: int | None
-    #: The data files that it added.
-    files: tuple[DataFile, ...]
-    summary: Mapping[str, str]
-    #: Paths of the data files that it removed.
-    removed: frozenset[str] = frozenset()
-    #: The delete files that it added.
-    deletes: tuple[DeleteFile, ...] = ()
-    #: The delete files that it removed.
-    replaced: frozenset[DeleteFile] = frozenset()
-
-
-@dataclass
-class _Table:
-    state: TableState
-    snapshots: dict[int, MemorySnapshot] = field(default_factory=dict)
-    head: int | None = None
-    adopted_by: set[str] = field(default_factory=set)
-    next_row_id: int = 0
-    expired: set[int] = field(default_factory=set)
-
-    def line(self) -> list[MemorySnapshot]:
-        """Returns the main branch, the newest snapshot first, with expired snapshots: the table still has their files."""
-        line = []
-        snapshot_id = self.head
-        while snapshot_id is not None:
-            line.append(self.snapshots[snapshot_id])
-            snapshot_id = self.snapshots[snapshot_id].parent
-        return line
-
-    def ancestors(self) -> list[MemorySnapshot]:
-        """Returns the main branch, the newest snapshot first, as far as it is not expired."""
-        return list(takewhile(lambda snapshot: snapshot.id not in self.expired, self.line()))
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the main branch begins with an expired snapshot."""
-        line = self.ancestors()
-        return bool(line) and line[-1].parent is not None
-
-    def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
-        """Yields the files as committed: in format version 3 with the id of their first row."""
-        for file in files:
-            content = numbered(file.content, self.next_row_id if self.state.format_version >= _NEWEST_FORMAT else None)
-            self.next_row_id += file.record_count
-            yield replace(file, content=content)
 
 
 class MemoryCatalog:
@@ -108,17 +59,24 @@ class MemoryCatalog:
     def __init__(self, root: Path, pipeline: str, reach: Callable[[str], Mapping[str, str]] = lambda _: {}) -> None:
         """reach: `store_properties`, of a store that the tables are not in."""
         self._root = root
+        #: Returns the branch that a table is read from and committed to.
+        self.branch_of: Callable[[str], str] = lambda _: MAIN
         self._pipeline = pipeline
         self._reach = reach
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, StoredTable] = {}
         self._lock = threading.Lock()
         #: The faults of the next commits, in order: `question`: the request never arrives; `answer`: the commit
         #: succeeds and is found again; `outcome`: it succeeds and the outcome is unknown.
         self.losses: list[str] = []
 
+    def with_branches(self, branches: Callable[[str], str]) -> MemoryCatalog:
+        """Returns this catalog. branches: returns the branch that a table is read from and committed to."""
+        self.branch_of = branches
+        return self
+
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
         """Returns the same tables as seen by another pipeline."""
-        other = MemoryCatalog(self._root, pipeline, self._reach)
+        other = MemoryCatalog(self._root, pipeline, self._reach).with_branches(self.branch_of)
         other._tables = self._tables
         other._lock = self._lock
         other.losses = self.losses
@@ -128,7 +86,7 @@ class MemoryCatalog:
         """Adds a table as another catalog has it, without its snapshots."""
         marks = {key(self._pipeline, name): value for name, value in state.marks.items()}
         copied = replace(state, properties={**state.properties, **marks})
-        self._tables[state.name] = _Table(copied, adopted_by={self._pipeline})
+        self._tables[state.name] = StoredTable(copied, adopted_by={self._pipeline})
 
     def load(self, table: str) -> TableState | None:
         stored = self._tables.get(table)
@@ -136,16 +94,27 @@ class MemoryCatalog:
             return None
         read_schema(stored.state.schema.model_dump_json(), table)
         progress = self._progress(stored)
-        lost = progress.snapshot_id is None and self._pipeline in stored.adopted_by and stored.is_cut
+        lost = (
+            progress.snapshot_id is None
+            and self._pipeline in stored.adopted_by
+            and stored.is_cut(self.branch_of(stored.state.name))
+        )
         prefix = key(self._pipeline, "")
         marks = {n.removeprefix(prefix): v for n, v in stored.state.properties.items() if n.startswith(prefix)}
-        return replace(stored.state, progress=progress, history_lost=lost, head_id=stored.head, marks=marks)
+        return replace(
+            stored.state,
+            progress=progress,
+            history_lost=lost,
+            head_id=self._head(stored),
+            main_id=stored.heads.get(MAIN),
+            marks=marks,
+        )
 
     def size(self, table: str) -> TableSize:
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
         stored = self._existing(table)
-        deleted = sum(delete.record_count for file in _live_files(stored.line()) for delete in file.deletes)
+        deleted = sum(delete.record_count for file in live_files(self._line(stored)) for delete in file.deletes)
         return TableSize(rows, len(files), size, len(stored.snapshots.keys() - stored.expired), deleted)
 
     def create(
@@ -161,12 +130,12 @@ class MemoryCatalog:
             if table not in self._tables:
                 location = location or str(self._root / table)
                 fresh = assign_fresh_schema_ids(schema)
-                _refuse_strange_metrics(properties, fresh, table)
+                refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)
                 order = order_of(layout.sort_by or (), fresh, table)
                 state = TableState(table, new_id(), fresh, location, dict(properties), format_version, 0, Progress())
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
-                self._tables[table] = _Table(state, adopted_by={self._pipeline})
+                self._tables[table] = StoredTable(state, adopted_by={self._pipeline})
         return self._loaded(table)
 
     def _loaded(self, table: str) -> TableState:
@@ -181,7 +150,7 @@ class MemoryCatalog:
             refuse_partition_field_names(stored.state.schema, wanted, stored.state.specs, table)
             if wanted != stored.state.schema:
                 number = stored.state.schema.schema_id + 1
-                stored.state = replace(stored.state, schema=_numbered(wanted, number))
+                stored.state = replace(stored.state, schema=renumbered(wanted, number))
         return self._loaded(table)
 
     def arrange(self, table: str, layout: Layout) -> TableState:
@@ -190,7 +159,7 @@ class MemoryCatalog:
             state = stored.state
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 hit("layout.before")
-                stored.state = _rearranged(state, layout)
+                stored.state = rearranged(state, layout)
         return self._loaded(table)
 
     def commit(self, commit: Commit) -> Progress:
@@ -201,7 +170,7 @@ class MemoryCatalog:
                 if landed is not None:
                     return landed
                 raise ConflictError("the table's progress has changed since this batch was planned", where=commit.table)
-            if commit.head_id not in (None, stored.head):
+            if commit.head_id not in (None, self._head(stored)):
                 raise ConflictError("another writer has committed to the table in the meantime", where=commit.table)
             if commit.shape not in (None, stored.state.shape):
                 raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
@@ -212,22 +181,22 @@ class MemoryCatalog:
             stored.adopted_by.add(self._pipeline)
         return replace(commit.progress, snapshot_id=number)
 
-    def _landed(self, stored: _Table, commit: Commit) -> Progress | None:
+    def _landed(self, stored: StoredTable, commit: Commit) -> Progress | None:
         """Returns the progress of a commit that is on the main branch already; None where it is not.
 
         Raises: UnavailableError where the snapshots that show it have been expired.
         """
-        for snapshot in stored.ancestors():
+        for snapshot in self._ancestors(stored):
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None and progress.commit_id == commit.progress.commit_id:
                 return progress
             if snapshot.id <= (commit.expected.snapshot_id or 0):
                 return None
-        if stored.is_cut:
+        if stored.is_cut(self.branch_of(stored.state.name)):
             raise UnavailableError("the snapshots that show whether the commit landed were expired", where=commit.table)
         return None
 
-    def _check_delta(self, stored: _Table, table: str, delta: RowDelta) -> None:
+    def _check_delta(self, stored: StoredTable, table: str, delta: RowDelta) -> None:
         """Checks that the table is unchanged since the snapshot that the delta was made for, and has the rows and files
         it deletes.
 
@@ -237,12 +206,12 @@ class MemoryCatalog:
             delete_file.kind == "positions" for delete_file in delta.deletes
         ):
             raise NotSent("a table of format 3 takes deletion vectors alone", where=table)
-        for snapshot in stored.ancestors():
+        for snapshot in self._ancestors(stored):
             if snapshot.id == delta.read_at:
                 break
             if snapshot.files or snapshot.removed or snapshot.deletes:
                 raise TableMoved(where=table)
-        live = {file.path: file for file in _live_files(stored.line())}
+        live = {file.path: file for file in live_files(self._line(stored))}
         gone = {*delta.touched, *(file.path for file in delta.removed)} - live.keys()
         live_deletes = {delete for file in live.values() for delete in file.deletes}
         if gone or not live_deletes.issuperset(delta.replaced):
@@ -261,7 +230,7 @@ class MemoryCatalog:
 
     def scan(self, table: str) -> Scan:
         stored = self._existing(table)
-        return Scan(stored.head, tuple(_live_files(stored.line())))
+        return Scan(self._head(stored), tuple(live_files(self._line(stored))))
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         with self._lock:
@@ -275,19 +244,67 @@ class MemoryCatalog:
         return self._logged(self._existing(table), names)
 
     def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
-        return [snapshot.summary for snapshot in self._existing(table).ancestors()]
+        return [snapshot.summary for snapshot in self._ancestors(self._existing(table))]
+
+    def metadata_document(self, table: str) -> dict[str, Any] | None:
+        """Returns the table's metadata without schemas and files, in the form of Iceberg's JSON; None without the table."""
+        stored = self._tables.get(table)
+        if stored is None:
+            return None
+        snapshots = [
+            {
+                "snapshot-id": snapshot.id,
+                "parent-snapshot-id": snapshot.parent,
+                "timestamp-ms": snapshot.id,
+                "summary": {"operation": "append", **snapshot.summary},
+            }
+            for snapshot in stored.snapshots.values()
+            if snapshot.id not in stored.expired
+        ]
+        refs = {name: {"snapshot-id": head, "type": "branch"} for name, head in stored.heads.items()}
+        refs |= {
+            name: {"snapshot-id": tag.snapshot_id, "type": "tag", "max-ref-age-ms": tag.max_age_ms}
+            for name, tag in stored.tags.items()
+        }
+        return {
+            "table-uuid": stored.state.uuid,
+            "location": stored.state.location,
+            "format-version": stored.state.format_version,
+            "properties": dict(stored.state.properties),
+            "snapshots": snapshots,
+            "current-snapshot-id": stored.heads.get(MAIN),
+            "refs": refs,
+        }
+
+    def move_branch(self, move: BranchMove, marks: Mapping[str, str | None]) -> None:
+        """Changes the newest snapshot of a branch, and this pipeline's own properties; see the port of branches."""
+        with self._committing(move.table) as stored:
+            if move.branch is not None and stored.heads.get(move.branch) != move.expected:
+                raise ConflictError(f"the branch `{move.branch}` was moved in the meantime", where=move.table)
+            needed = {tag.snapshot_id for tag in move.tags.values()} | {move.snapshot_id} - {None}
+            if not needed.isdisjoint(stored.expired) or not needed <= stored.snapshots.keys():
+                raise ConflictError("the snapshot was expired in the meantime", where=move.table)
+            if move.branch is not None:
+                stored.heads.pop(move.branch, None)
+            if move.branch is not None and move.snapshot_id is not None:
+                stored.heads[move.branch] = move.snapshot_id
+            stored.tags = {**move.tags, **stored.tags}
+            named = {key(self._pipeline, name): value for name, value in marks.items()}
+            kept = {name: value for name, value in stored.state.properties.items() if name not in named}
+            added = {name: value for name, value in named.items() if value is not None}
+            stored.state = replace(stored.state, properties={**kept, **added})
 
     def rewrite(self, rewrite: Rewrite) -> None:
         with self._committing(rewrite.table) as stored:
             if is_recorded(self._logged(stored, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
-            paths = {file.path for file in _files_of(stored.line())}
+            paths = {file.path for file in files_of(self._line(stored))}
             is_right = is_undisturbed(self._logged(stored, (REWRITE_ID,)), rewrite.read_at)
             if not is_right or not paths.issuperset(rewrite.removed):
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             entries = {**rewrite.summary, REWRITE_ID: rewrite.id}
             summary = {key(self._pipeline, name): value for name, value in entries.items()}
-            removed = tuple(file for file in _files_of(stored.line()) if file.path in rewrite.removed)
+            removed = tuple(file for file in files_of(self._line(stored)) if file.path in rewrite.removed)
             self._add(stored, rewrite.added, summary, RowDelta(None, removed=removed))
 
     def append_once(self, append: NamedAppend) -> None:
@@ -309,14 +326,23 @@ class MemoryCatalog:
             entries = {**request.summary, REPLAY_ID: request.id}
             self._add(stored, request.files, {key(self._pipeline, n): v for n, v in entries.items()}, request.delta)
 
-    def _existing(self, table: str) -> _Table:
+    def _head(self, stored: StoredTable) -> int | None:
+        return stored.head(self.branch_of(stored.state.name))
+
+    def _line(self, stored: StoredTable) -> list[MemorySnapshot]:
+        return stored.line(self.branch_of(stored.state.name))
+
+    def _ancestors(self, stored: StoredTable) -> list[MemorySnapshot]:
+        return stored.ancestors(self.branch_of(stored.state.name))
+
+    def _existing(self, table: str) -> StoredTable:
         stored = self._tables.get(table)
         if stored is None:
             raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
         return stored
 
     @contextmanager
-    def _committing(self, table: str) -> Iterator[_Table]:
+    def _committing(self, table: str) -> Iterator[StoredTable]:
         """Makes the block one commit to the table, with the next fault.
 
         Raises: UnavailableError for a request that never arrives, or an outcome that is unknown.
@@ -330,19 +356,22 @@ class MemoryCatalog:
             if loss == "outcome":
                 raise UnavailableError("the answer to the commit was lost")
 
-    @staticmethod
     def _add(
-        stored: _Table, files: Iterable[DataFile], summary: Mapping[str, str], delta: RowDelta | None = None
+        self,
+        stored: StoredTable,
+        files: Iterable[DataFile],
+        summary: Mapping[str, str],
+        delta: RowDelta | None = None,
     ) -> int:
-        number, delta = max(stored.snapshots, default=0) + 1, delta or RowDelta(None)
+        number, delta, head = max(stored.snapshots, default=0) + 1, delta or RowDelta(None), self._head(stored)
         removed, replaced = frozenset(file.path for file in delta.removed), frozenset(delta.replaced)
         added = tuple(stored.number_rows(files))
-        stored.snapshots[number] = MemorySnapshot(number, stored.head, added, summary, removed, delta.deletes, replaced)
-        stored.head = number
+        stored.snapshots[number] = MemorySnapshot(number, head, added, summary, removed, delta.deletes, replaced)
+        stored.heads[self.branch_of(stored.state.name)] = number
         return number
 
-    def _logged(self, stored: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        line = stored.ancestors()
+    def _logged(self, stored: StoredTable, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
+        line = self._ancestors(stored)
         for snapshot in line:
             words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
             is_cut = snapshot is line[-1] and snapshot.parent is not None
@@ -358,16 +387,19 @@ class MemoryCatalog:
             Path(path).unlink(missing_ok=True)
 
     def ancestors(self, table: str) -> list[MemorySnapshot]:
-        """Returns the snapshots of the main branch, the newest first."""
-        return self._tables[table].ancestors()
+        """Returns the snapshots of the table's branch, the newest first."""
+        return self._ancestors(self._tables[table])
 
     def data_files(self, table: str) -> list[DataFile]:
         """Returns the data files of the newest snapshot."""
-        return _files_of(self._existing(table).line())
+        return files_of(self._line(self._existing(table)))
 
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
-        """Sets the main branch to this snapshot, as an operator would."""
-        self._tables[table].head = snapshot_id
+        """Sets the table's branch to this snapshot, as an operator would."""
+        heads, branch = self._tables[table].heads, self.branch_of(table)
+        heads.pop(branch, None)
+        if snapshot_id is not None:
+            heads[branch] = snapshot_id
 
     def expire(self, table: str, snapshot_id: int) -> None:
         """Expires one snapshot, as maintenance or an operator would; later snapshots keep its files."""
@@ -398,73 +430,12 @@ class MemoryCatalog:
         """
         with self._lock:
             stored = self._tables[table]
-            gone = tuple(file for file in _files_of(stored.line()) if file.path in removed)
+            gone = tuple(file for file in files_of(self._line(stored)) if file.path in removed)
             return self._add(stored, files, summary, RowDelta(None, deletes, tuple(replaced), gone))
 
-    def _progress(self, stored: _Table) -> Progress:
-        for snapshot in stored.ancestors():
+    def _progress(self, stored: StoredTable) -> Progress:
+        for snapshot in self._ancestors(stored):
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None:
                 return progress
         return Progress()
-
-
-def _numbered(schema: Schema, number: int) -> Schema:
-    return Schema(*schema.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
-
-
-def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
-    """Returns the data files left by the snapshots of a branch, which are given newest first."""
-    removed: set[str] = set()
-    files = []
-    for snapshot in line:
-        files += [file for file in snapshot.files if file.path not in removed]
-        removed |= snapshot.removed
-    return files
-
-
-def _live_files(line: Sequence[MemorySnapshot]) -> list[LiveFile]:
-    """Returns the data files left, the oldest first, each with the delete files that apply to it."""
-    replaced = frozenset().union(*(snapshot.replaced for snapshot in line))
-    deletes = [delete for snapshot in reversed(line) for delete in snapshot.deletes if delete not in replaced]
-    of_file: dict[str, list[DeleteFile]] = {}
-    for delete in deletes:
-        of_file.setdefault(delete.data_file, []).append(delete)
-    return [
-        LiveFile(file.path, file.record_count, file.content, tuple(of_file.get(file.path, ())))
-        for file in reversed(_files_of(line))
-    ]
-
-
-def _rearranged(state: TableState, layout: Layout) -> TableState:
-    """Returns the table with the partition spec and the sort order of the layout."""
-    spec, order = state.partitioning, state.sorting
-    if layout.partition_by is not None:
-        change = spec_change(layout.partition_by, state.schema, spec)
-        kept = [field for field in spec.fields if field.name not in change.removed]
-        first = spec.last_assigned_field_id + 1
-        for number, (term, name) in enumerate(change.added, first):
-            column = find_column(state.schema, term.column)
-            assert column is not None
-            kept.append(PartitionField(column.field_id, number, transform_of(term.transform), name))
-        spec = PartitionSpec(*kept, spec_id=spec.spec_id + 1)
-    if layout.sort_by is not None:
-        order = order_of(layout.sort_by, state.schema)
-    return replace(
-        state,
-        spec_id=spec.spec_id,
-        partition_spec=spec.model_dump_json(),
-        older_specs=state.older_specs if spec == state.partitioning else (*state.older_specs, state.partition_spec),
-        sort_order=order.model_dump_json(),
-    )
-
-
-def _refuse_strange_metrics(properties: Mapping[str, str], schema: Schema, table: str) -> None:
-    """Checks, as Iceberg does, that metrics are configured for existing columns only.
-
-    Raises: UnavailableError where a column does not exist.
-    """
-    for name in properties:
-        column = name.removeprefix(METRICS_OF)
-        if column != name and column not in schema.column_names:
-            raise UnavailableError(f"the table cannot be created: {name} names no column", where=table)

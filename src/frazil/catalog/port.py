@@ -43,8 +43,10 @@ class TableState:
     history_lost: bool = False
     #: What a task needs to reach the table's store, secrets included: never to be printed.
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: The id of the newest snapshot of the main branch; None without a snapshot.
+    #: The id of the newest snapshot of the table's branch; None without a snapshot.
     head_id: int | None = None
+    #: The id of the newest snapshot of the main branch; None without one.
+    main_id: int | None = None
     #: This pipeline's own table properties, without their prefix.
     marks: Mapping[str, str] = field(default_factory=dict)
     #: The current partition spec, as Iceberg's JSON.

@@ -97,7 +97,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "routed-tables": _dump_routed(progress.routed),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
-        "expectations": as_json(dict(progress.unmet)) if progress.unmet else "",
+        "expectations": as_json(dict(progress.findings)) if progress.findings else "",
         LOOKUPS: dump_lookups(progress.lookups),
         "released-to": progress.released_to,
     }
@@ -140,7 +140,7 @@ def from_summary(
         routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
-        unmet=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
+        findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
         released_to=summary.get(key(pipeline, "released-to"), ""),
         snapshot_id=snapshot_id,

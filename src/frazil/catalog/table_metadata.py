@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.progress import COMMITTED_AT, MAINTENANCE_ID, key
 from frazil.errors import SpecError
 from frazil.spec.syntax.types import parse_type
-from frazil.types import as_json
+from frazil.types import MAIN, as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = (
@@ -119,11 +119,13 @@ class TableMetadata:
     properties: Mapping[str, str]
     #: The snapshots, by id.
     snapshots: Mapping[int, Snapshot]
-    #: The newest snapshot of the main branch; None without one.
+    #: The newest snapshot of the branch that the pipeline commits to; None without one.
     head: int | None
-    #: All branches and tags except `main`.
+    #: All other branches, and tags.
     refs: Mapping[str, Ref] = field(default_factory=dict)
-    #: Whether the main branch has a retention of its own.
+    #: The branch that the pipeline commits to.
+    branch: str = MAIN
+    #: Whether the branch has a retention of its own.
     has_own_retention: bool = False
     #: Whether the table has a sort order.
     is_sorted: bool = False
@@ -143,24 +145,30 @@ class TableMetadata:
     schemas: tuple[Mapping[str, Any], ...] = ()
 
     def ancestors(self) -> Iterator[Snapshot]:
-        """Yields the snapshots of the main branch, the newest first, as far as they exist."""
-        snapshot_id = self.head
+        """Yields the snapshots of the branch, the newest first, as far as they exist."""
+        return self.line(self.head)
+
+    def line(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """Yields the snapshot and its ancestors, the newest first, as far as they exist."""
         while snapshot_id is not None and snapshot_id in self.snapshots:
             yield self.snapshots[snapshot_id]
             snapshot_id = self.snapshots[snapshot_id].parent
 
 
 def read_table_metadata(
-    name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: Sequence[tuple[int, int]] = ()
+    name: str,
+    metadata_text: str,
+    files_texts: Iterable[str] = (),
+    manifests: Sequence[tuple[int, int]] = (),
+    branch: str = MAIN,
 ) -> TableMetadata:
     """Returns the metadata from the JSON of Iceberg's TableMetadataParser and, for files, of
-    FetchScanTasksResponseParser. manifests: size and partition spec of each.
+    FetchScanTasksResponseParser. manifests: size and partition spec of each. branch: the one that the pipeline commits to.
     """
     metadata = json.loads(metadata_text)
     files, deletes = _read_files(files_texts)
     refs = metadata.get("refs", {})
-    main = refs.get("main", {})
-    head = metadata.get("current-snapshot-id")
+    own_ref = refs.get(branch, {})
     return TableMetadata(
         name=name,
         uuid=metadata["table-uuid"],
@@ -169,16 +177,21 @@ def read_table_metadata(
         metadata_bytes=len(metadata_text),
         properties=metadata.get("properties", {}),
         snapshots={s.id: s for s in map(_snapshot, metadata.get("snapshots", ()))},
-        head=None if head in (None, -1) else head,
-        refs={ref: _ref(held, metadata.get("properties", {})) for ref, held in refs.items() if ref != "main"},
-        has_own_retention=bool(main.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
+        head=_head(metadata, branch),
+        refs={
+            ref: _ref(held, metadata.get("properties", {}) if ref != MAIN else {})  # Main never grows too old.
+            for ref, held in refs.items()
+            if ref != branch
+        },
+        branch=branch,
+        has_own_retention=bool(own_ref.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
         is_sorted=_is_sorted(metadata),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
         files=tuple(files),
         deletes=tuple(deletes),
         manifests=tuple(size for size, _ in manifests),
         rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
-        pending_files=frozenset(_pending_files(metadata)),
+        pending_files=frozenset(_pending_files(metadata, _head(metadata, branch))),
         schemas=tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
     )
 
@@ -226,35 +239,42 @@ def _is_sorted(metadata: Mapping[str, Any]) -> bool:
     return any(order["order-id"] == order_id and order["fields"] for order in metadata.get("sort-orders", ()))
 
 
-def carried_progress(metadata_text: str) -> dict[str, str]:
-    """Returns the newest progress of every pipeline on the main branch as summary entries to be repeated in another
+def _head(metadata: Mapping[str, Any], branch: str) -> int | None:
+    """Returns the newest snapshot of the branch, which begins at the main branch; None without one."""
+    ref = None if branch == MAIN else metadata.get("refs", {}).get(branch)
+    head = metadata.get("current-snapshot-id") if ref is None else ref["snapshot-id"]
+    return None if head in (None, -1) else int(head)
+
+
+def carried_progress(metadata_text: str, branch: str = MAIN) -> dict[str, str]:
+    """Returns the newest progress of every pipeline on the branch as summary entries to be repeated in another
     snapshot; empty where the newest snapshot contains all of it.
     """
     metadata = json.loads(metadata_text)
+    head = _head(metadata, branch)
     carried: dict[str, str] = {}
     is_behind = False
-    for pipeline, snapshot in _newest_progress(metadata):
+    for pipeline, snapshot in _newest_progress(metadata, head):
         summary, committed_at = snapshot["summary"], key(pipeline, COMMITTED_AT)
         names = (key(pipeline, part) for part in _CARRIED)
         carried |= {name: summary[name] for name in names if name in summary}
         carried[committed_at] = summary.get(committed_at, str(snapshot["timestamp-ms"]))
-        is_behind = is_behind or snapshot["snapshot-id"] != metadata["current-snapshot-id"]
+        is_behind = is_behind or snapshot["snapshot-id"] != head
     return carried if is_behind else {}
 
 
-def _newest_progress(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields every pipeline with progress on the main branch, and the snapshot with its newest progress."""
+def _newest_progress(metadata: Mapping[str, Any], head: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields every pipeline with progress up to the snapshot `head`, and the snapshot with its newest progress."""
     seen = set[str]()
-    for snapshot in _line(metadata):
+    for snapshot in _line(metadata, head):
         for pipeline in _pipelines(snapshot.get("summary", {})) - seen:
             seen.add(pipeline)
             yield pipeline, snapshot
 
 
-def _line(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the snapshots of the main branch, the newest first."""
+def _line(metadata: Mapping[str, Any], snapshot_id: int | None) -> Iterator[Mapping[str, Any]]:
+    """Yields the snapshot and its ancestors, the newest first."""
     by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
-    snapshot_id = metadata.get("current-snapshot-id")
     while snapshot_id in by_id:
         yield by_id[snapshot_id]
         snapshot_id = by_id[snapshot_id].get("parent-snapshot-id")
@@ -264,8 +284,8 @@ def _pipelines(summary: Mapping[str, str]) -> set[str]:
     return {match[1] for name in summary if (match := _OFFSETS.fullmatch(name)) is not None}
 
 
-def _pending_files(metadata: Mapping[str, Any]) -> Iterator[str]:
-    for pipeline, snapshot in _newest_progress(metadata):
+def _pending_files(metadata: Mapping[str, Any], head: int | None) -> Iterator[str]:
+    for pipeline, snapshot in _newest_progress(metadata, head):
         dead_letters = json.loads(snapshot["summary"].get(key(pipeline, "dead-letters"), "{}"))
         yield from (file["path"] for file in dead_letters.get("files", ()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from py4j.protocol import Py4JError
 
+from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
@@ -56,6 +58,8 @@ from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import run_document
 from frazil.printable import plural
+from frazil.publish.publisher import Publisher
+from frazil.publish.schedule import PublishSchedule
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 
@@ -69,6 +73,7 @@ log = structlog.get_logger("frazil")
 STOPPED_TABLES = 4
 _MAINTENANCE_TIMEOUT_S = 5.0
 _OFFSETS_TIMEOUT_S = 5.0
+_PUBLISH_TIMEOUT_S = 2.0
 
 
 def run(
@@ -96,10 +101,7 @@ def run(
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts)
-        runner = MaintenanceRunner(
-            IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
-        )
-        maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
+        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             on_batch_end=partial(_end_batch, observers, Garbage(clock)),
@@ -107,7 +109,9 @@ def run(
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers)
+        publisher = _Publisher(
+            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing
+        )
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -124,6 +128,7 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
+            publishing.run_last()
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:
@@ -158,6 +163,28 @@ def _services(
         rehearse=lambda: rehearse_commits(jvm.gateway),
         release_memory=Heap(lambda: jvm.gateway, clock).keep_small,
     )
+
+
+def _beside(
+    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool
+) -> tuple[MaintenanceScheduler, PublishSchedule]:
+    """Returns what maintains and what publishes the tables beside ingestion."""
+    clock = SystemClock()
+    publishing = PublishSchedule(
+        partial(open_publisher, jvm, spec), clock, running.reload, has_thread=not until_caught_up
+    )
+    maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
+    runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
+    return MaintenanceScheduler(runner, clock, running.reload), publishing
+
+
+def open_publisher(jvm: Jvm, spec: PipelineSpec) -> Publisher:
+    """Opens what publishes tables, as if it were a process of its own."""
+    # Importing audits imports PySpark's errors, which pipelines without `publish` save.
+    audits = importlib.import_module("frazil.publish.spark_audits")
+    catalog = open_catalog(jvm, spec)
+    spark_audits = audits.SparkAudits(catalog, jvm.session, spec.maintenance.cores)
+    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock())
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -199,6 +226,7 @@ class _Publisher:
     server: HttpServer | None
     leadership: Leadership
     observers: Observers
+    publishing: PublishSchedule
 
     def begin(self) -> None:
         """Starts what works beside the loop from the beginning on."""
@@ -211,6 +239,7 @@ class _Publisher:
         if self.offsets is not None:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
+        self.publishing.note(tables)
         self._write(tables, leadership=self.leadership.state)
         # Not while the first batch runs: its commit would be later.
         is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
@@ -220,6 +249,7 @@ class _Publisher:
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
+        self.publishing.stop(_PUBLISH_TIMEOUT_S)
         self.observers.stop()
         self._write(tables, ended=True)
 
@@ -234,6 +264,7 @@ class _Publisher:
             ended,
             maintenance=self.maintenance_scheduler.status(),
             verification=self.observers.verification(),
+            publishing=self.publishing.status(),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

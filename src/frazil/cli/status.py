@@ -35,6 +35,7 @@ from frazil.ops.reports import Problem, ago, count, duration, held_back, size
 from frazil.ops.status import report_pipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
+from frazil.publish.report import PublishReport
 from frazil.spec import PipelineSpec
 
 Watch = Annotated[
@@ -252,22 +253,34 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
     for problem in report.problems:
         yield from _explain(problem, "problem", "red")
     for table in report.tables:
-        if table.condition.problem is not None:
-            mark, colour = ("note", "dim") if table.derived.is_well else ("problem", "red")
-            yield from _explain(table.condition.problem, f"{mark}: {table.name}", colour)
-        if table.noticed.dropped_fields:
-            fields = ", ".join(table.noticed.dropped_fields)
-            yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
-        held = held_back(table.lag.open_transactions)
-        if held is not None:
-            yield from _explain(held, f"note: {table.name}", "yellow")
-        yield from _about_layout(table)
-        yield from _about_records(table)
-        yield from _about_expectations(table)
-        if table.derived.maintenance is not None:
-            yield from _maintenance_lines(table.name, table.derived.maintenance)
-        if table.derived.verification is not None:
-            yield from _verification_lines(table.name, table.derived.verification, report.now_ms)
+        yield from _about(table, report.now_ms)
+
+
+def _about(table: TableStatus, now_ms: int) -> Iterator[Text]:
+    """Yields what a reader of a table's line should know."""
+    if table.condition.problem is not None:
+        mark, colour = ("note", "dim") if table.derived.is_well else ("problem", "red")
+        yield from _explain(table.condition.problem, f"{mark}: {table.name}", colour)
+    if table.noticed.dropped_fields:
+        fields = ", ".join(table.noticed.dropped_fields)
+        yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
+    held = held_back(table.lag.open_transactions)
+    if held is not None:
+        yield from _explain(held, f"note: {table.name}", "yellow")
+    yield from _about_layout(table)
+    yield from _about_records(table)
+    yield from _about_expectations(table)
+    yield from _about_work(table, now_ms)
+
+
+def _about_work(table: TableStatus, now_ms: int) -> Iterator[Text]:
+    """Yields what works beside ingestion has found."""
+    if table.derived.maintenance is not None:
+        yield from _maintenance_lines(table.name, table.derived.maintenance)
+    if table.derived.verification is not None:
+        yield from _verification_lines(table.name, table.derived.verification, now_ms)
+    if table.derived.publishing is not None:
+        yield from _publishing_lines(table.name, table.derived.publishing, now_ms)
 
 
 def _about_layout(table: TableStatus) -> Iterator[Text]:
@@ -342,6 +355,24 @@ def _verification_lines(name: str, report: VerificationReport, now_ms: int) -> I
         yield Text.assemble((f"\n{mark}: {name}", style), f": {rows}; run `frazil verify {name}`")
     if report.reason:
         yield Text(f"\n{name}: not all commits were compared: {report.reason}", style="dim")
+
+
+def _publishing_lines(name: str, report: PublishReport, now_ms: int) -> Iterator[Text]:
+    """Yields what readers of a table with a branch see, and why not more."""
+    if report.snapshot_id is None:
+        yield Text(f"\n{name} commits to the branch {report.branch}; nothing is published yet", style="dim")
+    else:
+        when = "" if report.published_ms is None else f", published {ago(report.published_ms, now_ms)}"
+        what = f"main has the snapshot {report.snapshot_id}{when}"
+        yield Text(f"\n{name} commits to the branch {report.branch}; {what}", style="dim")
+    if report.reason:
+        colour = "red" if report.state in ("held", "diverged") else "yellow"
+        mark = "problem" if report.state in ("held", "diverged") else "note"
+        yield from _explain(Problem(f"not published: {report.reason}", report.remedy), f"{mark}: {name}", colour)
+    for audit in report.failed_audits:
+        yield Text(f"  {audit.name}: {audit.reason}")
+        for row in audit.rows:
+            yield Text(f"    {row}", style="dim")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -6,7 +6,7 @@ import importlib
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from frazil import __version__
@@ -231,7 +231,8 @@ def _catalog(
 ) -> IcebergCatalog:
     vends = spec.catalog.kind.vends_credentials
     name = spec.catalog.name
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient, name)
+    catalog = IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient, name)
+    return catalog.with_branches(cache(spec.branch_of))
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:

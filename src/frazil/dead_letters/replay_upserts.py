@@ -40,11 +40,11 @@ from frazil.rows.project import shape_rows
 from frazil.schema.arrow import Bools, Records, pick
 from frazil.stages.changes import TRUNCATE, UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
-from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
+from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.old_values.primary_key_updates import updated_key_places
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.plain_target import plain_target
@@ -119,7 +119,7 @@ class UpsertReplay:
 
     def _read_all(self, draft: DeadLetters, needs: Needs, writer: FileWriter) -> TaskReport:
         """Returns the report of a task with the changes to be replayed; it is of no use where something is missing."""
-        changed_rows = ChangeRows(self._target, draft.topics)
+        changed_rows = collect_changes(self._target, draft.topics)
         for rows in self._every():
             chosen = self.selection.of(rows)
             for topic, _, records, changes in self._read_changes(draft, rows.filter(pc.invert(chosen))):

@@ -21,6 +21,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.running import RunningPipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
+from frazil.publish.report import PublishReport
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number = float | int | None
@@ -86,6 +87,13 @@ def _verified(
 
     kind = "counter" if name.endswith("_total") else "gauge"
     return OfTable(name, kind, f"{words}, with `verify` in the pipeline file.", labels, read_if_verified)
+
+
+def _published(name: str, words: str, read: Callable[[PublishReport], Number]) -> OfTable:
+    def read_if_published(report: TableStatus) -> Number:
+        return None if report.derived.publishing is None else read(report.derived.publishing)
+
+    return _gauge(name, f"{words}, of a table with a `branch`.", read_if_published)
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -196,6 +204,17 @@ TABLE = (
         "frazil_table_size_bytes", "The size of the data files of the newest snapshot.", lambda r: r.derived.size_bytes
     ),
     _gauge("frazil_table_snapshots", "Snapshots that can be read.", lambda r: r.derived.snapshots),
+    _published(
+        "frazil_publish_held",
+        "1 while audits or an operator keep the newest snapshot from main, or main has other commits, else 0",
+        lambda p: int(p.state in ("held", "diverged")),
+    ),
+    _published("frazil_published_timestamp_seconds", "When main was last moved", lambda p: _seconds(p.published_ms)),
+    _published(
+        "frazil_published_watermark_timestamp_seconds",
+        "The record timestamp up to which main is complete",
+        lambda p: _seconds(p.complete_to_ms),
+    ),
     _measured("frazil_table_delete_files", "Delete files of the newest snapshot", lambda m: m.delete_files),
     _measured("frazil_table_small_files_ratio", "The share of small files", lambda m: m.small_share),
     _measured("frazil_table_metadata_bytes", "The size of the table's metadata", lambda m: m.metadata_bytes),

@@ -20,6 +20,7 @@ from frazil.maintenance.health import (
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.settings import MaintenanceSpec
+from frazil.types import MAIN
 from frazil.write.file_formats import check_properties
 
 Mode = Literal["busy", "eager", "regular", "idle", "thorough"]
@@ -174,7 +175,9 @@ def plan_maintenance(
     if not planning.is_open:
         waiting.append("files are rewritten only within `maintenance.window`")
     if metadata.has_own_retention:
-        waiting.append("the branch main has its own retention, with which Iceberg would expire progress too")
+        waiting.append(
+            f"the branch {metadata.branch} has its own retention, with which Iceberg would expire progress too"
+        )
     waiting += [
         f"orphan files stay in the folder of the table property {name}, where other tables may have files"
         for name in _files_elsewhere(metadata)
@@ -257,7 +260,9 @@ def plan_deletes(planning: Planning) -> Iterator[Action]:
 
 
 def plan_manifests(planning: Planning) -> Iterator[Action]:
-    """Yields the rewrite of manifests."""
+    """Yields the rewrite of manifests, which Iceberg has for the main branch only."""
+    if planning.metadata.branch != MAIN:
+        return
     metadata = planning.metadata
     manifests = metadata.rewritable_manifests
     most = max(FEWEST_MANIFESTS, 2 * sum(manifests) // MANIFEST_BYTES)

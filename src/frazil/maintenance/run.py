@@ -145,10 +145,18 @@ class Outcome:
 class MaintenanceRunner:
     """Plans and runs maintenance for the tables of one pipeline."""
 
-    def __init__(self, table_maintenance: TableMaintenance, pipeline: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        table_maintenance: TableMaintenance,
+        pipeline: str,
+        clock: Clock,
+        held: Callable[[str], tuple[int, ...]] = lambda _: (),
+    ) -> None:
+        """held: returns the snapshots of a table that other threads of this process read."""
         self._table_maintenance = table_maintenance
         self._pipeline = pipeline
         self._clock = clock
+        self._held = held
 
     def plan(
         self,
@@ -227,7 +235,7 @@ class MaintenanceRunner:
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if maintained.owners and others:
             waits = f"another pipeline stores dead letters here as well: {min(others)}"
-        back_to += before_first_commit(metadata, self._pipeline)
+        back_to += (*before_first_commit(metadata, self._pipeline), *self._held(metadata.name))
         return Holds(
             back_to, waits, frozenset(path for owner in maintained.owners for path in self._pending_files(owner))
         )

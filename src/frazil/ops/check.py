@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
@@ -38,6 +38,7 @@ from frazil.runtime.machine import check_files, check_jars, check_java, check_te
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
+from frazil.spec.publishing import refusing_reader
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
@@ -179,6 +180,7 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
         name, tried = f"table {table.name}", "loaded it from the catalog"
         try:
             compare(table)
+            _refuse_unreadable(table)
             yield _describe(name, tried, table)
         except (FrazilError, TableStopped) as error:
             yield failed(name, tried, error)
@@ -267,6 +269,18 @@ def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> C
 
 def _load(table: Table, catalog: Catalog) -> None:
     table.state = catalog.load(table.name)
+
+
+def _refuse_unreadable(table: Table) -> None:
+    """Raises SpecError for an existing table that an engine of `readers` cannot read."""
+    spec, version = table.spec, 0 if table.state is None else table.state.format_version
+    reader = refusing_reader(spec.publishing.readers, version, spec.changes.mode == "upsert")
+    if reader is not None:
+        raise SpecError(
+            f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",
+            remedy="take it out of `readers`, or let the pipeline fill another table with `format_version: 2`",
+            where=table.name,
+        )
 
 
 def _describe(name: str, tried: str, table: Table) -> Finding:

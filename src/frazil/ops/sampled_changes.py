@@ -23,8 +23,8 @@ from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import ReadRecord
 from frazil.name_case import fold_case
 from frazil.printable import plural
+from frazil.rows.record_batch import batch_of
 from frazil.spec import TableSpec
-from frazil.stages.changes import batch_of
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import column_of, find_key_fields, leaves_of
 from frazil.upsert.records.read_changes import apart_by_table

@@ -26,10 +26,10 @@ from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
+from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
 from frazil.spec.settings import InferSpec
-from frazil.stages.changes import batch_of
 from frazil.types import add_counts
 from frazil.write.target import TableTarget
 

@@ -22,6 +22,7 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import read_record, to_json
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.table_status import RECORDED, TableStatus, VerificationReport, status_of, table_document
+from frazil.publish.report import PublishReport
 from frazil.runtime.private import make_private_directory, make_private_file
 
 _REWRITE_EVERY_MS = 5000
@@ -53,15 +54,18 @@ class StateFile:
         verification: Mapping[str, VerificationReport] | None = None,
         leadership: LeadershipState | None = None,
         offsets: Published | None = None,
+        publishing: Mapping[str, PublishReport] | None = None,
     ) -> None:
         """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
-        that of another running process as it is. maintenance, verification: by table, what its maintenance came to, and
-        what comparing its newest commits has found. offsets: what is published of the tables' offsets; None where nothing
-        is.
+        that of another running process as it is. maintenance, verification, publishing: by table, what its maintenance came
+        to, what comparing its newest commits has found, and what readers see. offsets: what is published of the tables'
+        offsets; None where nothing is.
         """
-        maintenance, verification = maintenance or {}, verification or {}
+        maintenance, verification, publishing = maintenance or {}, verification or {}, publishing or {}
         statuses = {
-            table.name: status_of(table, maintenance.get(table.name), verification.get(table.name)) for table in tables
+            name: status_of(table, maintenance.get(name), verification.get(name), publishing.get(name))
+            for table in tables
+            if (name := table.name)
         }
         now_ms = self._clock.now_ms()
         written = (statuses, leadership, None if offsets is None else offsets.failure)

@@ -28,10 +28,12 @@ from frazil.ops.pipeline_status import PipelineReport, Process, ProcessState
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
 from frazil.ops.table_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
+from frazil.publish.report import PublishReport
+from frazil.publish.schedule import report_of_state
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
-from frazil.types import OffsetRange
+from frazil.types import MAIN, OffsetRange
 
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
@@ -335,13 +337,15 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
         problem = _unread(facts, status, state.updated_ms or 0)
     verification = last.recorded.verification
     differs = verification is not None and verification.is_equal is False
+    publishing = _publishing(facts, last)
+    is_held = publishing is not None and publishing.state in ("held", "diverged")
     size = table.catalog.size if facts.is_reached else last.recorded.size
     reason = problem or Problem("")
     return replace(
         status,
         condition=TableCondition(run_state, reason.message, reason.remedy, reason.where),
         derived=Derived(
-            is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs,
+            is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs and not is_held,
             lag_s=status.lag_s(now_ms),
             rows=size.live_row_count if size else None,
             files=size.file_count if size else None,
@@ -354,8 +358,23 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
             refused_changes=tuple(refused_changes(last.recorded.refused_changes)),
             maintenance=facts.maintenance,
             verification=verification,
+            publishing=publishing,
         ),
     )
+
+
+def _publishing(facts: _Found, last: TableStatus) -> PublishReport | None:
+    """Returns what readers of a table with a branch see: from the table, and what the process has found of newer snapshots;
+    None for a table that commits to main.
+    """
+    publishing, state, known = facts.table.spec.publishing, facts.table.state, last.recorded.publishing
+    if publishing.branch == MAIN:
+        return None
+    seen = report_of_state(publishing, state)
+    if known is None or known.branch != publishing.branch:
+        return seen
+    # `frazil publish` may have moved main since the process looked.
+    return known if state is None or known.snapshot_id == seen.snapshot_id else seen
 
 
 def _lag(facts: _Found, last: TableStatus, is_remembered: bool) -> Lag:
@@ -412,11 +431,7 @@ def _loss(facts: _Found, last: TableStatus) -> Problem | None:
 
 
 def _stale(table: Table, now_ms: int) -> dict[str, float]:
-    """Returns the age of the newest record in seconds, by the expectations that it is too great for."""
+    """Returns the age of the newest record in seconds, by the names that it is too great for."""
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
-    return {
-        expectation.name: age_s
-        for expectation in table.spec.query.expect
-        if expectation.max_age_s is not None and age_s > expectation.max_age_s
-    }
+    return {name: age_s for stage in table.spec.stage_settings.values() for name in stage.outdated(age_s)}

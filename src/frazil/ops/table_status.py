@@ -19,6 +19,7 @@ from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import to_json
 from frazil.ops.reports import Problem
+from frazil.publish.report import PublishReport
 from frazil.schema.rejected_changes import RefusedChange
 from frazil.types import OffsetRange, Resolved, list_names
 
@@ -162,6 +163,7 @@ class Recorded:
     #: What works beside the loop, in the state file alone.
     maintenance: RoundsStatus = field(default_factory=RoundsStatus)
     verification: VerificationReport | None = None
+    publishing: PublishReport | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ class Derived:
     maintenance: MaintenanceReport | None = None
     #: What comparing commits with the topics has found; null without `verify`.
     verification: VerificationReport | None = None
+    #: What readers see of a table with a [`branch`](../how-to/publish.md); null for a table that commits to main.
+    publishing: PublishReport | None = None
 
 
 @dataclass(slots=True)
@@ -245,14 +249,17 @@ def table_document(table: TableStatus, groups: Iterable[str]) -> dict[str, Any]:
 def run_document(table: Table) -> dict[str, Any]:
     """Returns the JSON of a table at the end of a run."""
     status = status_of(table)
-    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification")
+    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")
 
 
 def status_of(
-    table: Table, maintenance: RoundsStatus | None = None, verification: VerificationReport | None = None
+    table: Table,
+    maintenance: RoundsStatus | None = None,
+    verification: VerificationReport | None = None,
+    publishing: PublishReport | None = None,
 ) -> TableStatus:
-    """Returns the status of a table as the loop knows it. maintenance, verification: what works beside the loop reports of
-    the table.
+    """Returns the status of a table as the loop knows it. maintenance, verification, publishing: what works beside the loop
+    reports of the table.
     """
     condition, offsets, sizes = table.shown_status, table.offsets, table.sizes
     return TableStatus(
@@ -269,6 +276,7 @@ def status_of(
             table.catalog.size,
             maintenance or RoundsStatus(),
             verification,
+            publishing,
         ),
     )
 
@@ -283,6 +291,6 @@ def progress_of(table: Table) -> TableProgress:
         dead_letters=table.catalog.dead_letter_count,
         bad_skipped=progress.bad_skipped,
         ignored_records=dict(progress.ignored_records),
-        expectations=dict(progress.unmet),
+        expectations=dict(progress.findings),
         rest_records=dict(progress.rest_records),
     )

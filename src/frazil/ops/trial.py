@@ -34,10 +34,10 @@ from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import routed_sample
 from frazil.ops.status import MissingTopics
 from frazil.ops.tried_record import Read, TriedRecord, try_record
+from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
-from frazil.stages.changes import batch_of
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
 

@@ -7,7 +7,7 @@ cannot make it fail. Equal expressions of a stage are evaluated once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 from typing import Literal as Choice
@@ -35,7 +35,6 @@ from frazil.process.kernels.values import (
 )
 from frazil.process.program import (
     Call,
-    Expectation,
     Explode,
     Expression,
     Field,
@@ -44,11 +43,10 @@ from frazil.process.program import (
     Lookup,
     Program,
     Project,
-    fields_of,
     shown_arguments,
 )
 from frazil.process.references import Reference
-from frazil.schema.arrow import Rows, as_written, spread_mask
+from frazil.schema.arrow import as_written
 
 OnError = Choice["dead_letter", "null"]
 EXPLODED = "explode"
@@ -74,25 +72,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Unmet:
-    """An expectation that some records do not meet."""
-
-    expectation: Expectation
-    #: Which records, each with a row for which the condition is false or null, or fails: bool of shape (n_records,).
-    records: Bools
-    #: By record, what its first such row has in the columns that the condition names: of each record that is refused;
-    #: otherwise of the first.
-    rows: Mapping[int, str]
-
-    def of_records(self, records: Rows, count: int) -> Unmet:
-        """Returns it for other records, of which there are `count`. records: the one that each belongs to, ascending."""
-        rows: dict[int, str] = {}
-        for record, text in self.rows.items():
-            rows.setdefault(int(records[record]), text)
-        return replace(self, records=spread_mask(self.records, records, count), rows=rows)
-
-
-@dataclass(frozen=True)
 class Processed:
     """The rows that a program makes of a batch of records."""
 
@@ -107,8 +86,6 @@ class Processed:
     #: Which records have no row for another reason: by the name of the filter that dropped the last of their rows, or
     #: EXPLODED, bool of shape (n_records,). Together with `failed` and the records in `parents` they are all records.
     dropped: dict[str, Bools]
-    #: The expectations that are not met, in their order. The rows that do not meet them are in `columns`.
-    unmet: list[Unmet]
 
 
 def evaluate(
@@ -116,12 +93,11 @@ def evaluate(
     columns: Mapping[str, pa.Array],
     rows: int,
     on_error: OnError = "dead_letter",
-    unjudged: Mapping[str, Bools] = MappingProxyType({}),
     references: Mapping[str, Reference] = MappingProxyType({}),
 ) -> Processed:
     """Returns the rows that a program makes of `rows` records. on_error: whether a record with a failing expression is
-    refused, or the expression's column becomes null (a filter's condition too, which drops the record). unjudged: by
-    expectation, the records that it does not judge. references: what each lookup of the program joins.
+    refused, or the expression's column becomes null (a filter's condition too, which drops the record). references: what
+    each lookup of the program joins.
 
     Raises: InvariantError for a program that `reason` refuses.
     """
@@ -135,10 +111,9 @@ def evaluate(
             run.look_up(stage, references[stage.name])
         else:
             run.explode(stage)
-    unmet = run.judge(program.expectations, unjudged) if program.expectations else []
     values = [as_written(run.columns[field.name], field.type) for field in program.output]
     failures = sorted(run.failures, key=lambda failure: failure.row)
-    return Processed(values, run.parents, run.failed, failures, run.dropped, unmet)
+    return Processed(values, run.parents, run.failed, failures, run.dropped)
 
 
 @dataclass
@@ -188,34 +163,6 @@ class _Run:
         self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | exploded
         self.parents = self.parents[owner]
         self._keep(np.ones(owner.size, np.bool_), bad, "")
-
-    def judge(self, expectations: Sequence[Expectation], unjudged: Mapping[str, Bools]) -> list[Unmet]:
-        """Returns the expectations that some rows do not meet."""
-        batch = _Batch(self.columns, self.parents.size)
-        unmet: list[Unmet] = []
-        for expectation in expectations:
-            judged = batch.column(expectation.condition)
-            is_unmet = ~np.asarray(as_array(judged.values, self.parents.size).fill_null(False))
-            if judged.failed is not None:
-                is_unmet |= judged.failed != 0
-            if expectation.name in unjudged:
-                is_unmet &= ~unjudged[expectation.name][self.parents]
-            if is_unmet.any():
-                unmet.append(self._unmet(batch, expectation, np.flatnonzero(is_unmet)))
-        return unmet
-
-    def _unmet(self, batch: _Batch, expectation: Expectation, rows: NDArray[np.int64]) -> Unmet:
-        records, first = np.unique(self.parents[rows], return_index=True)
-        mask = np.zeros(self.failed.size, np.bool_)
-        mask[records] = True
-        if not expectation.is_refusing:
-            records, first = records[:1], first[:1]
-        names = sorted(fields_of(expectation.condition))
-        texts = (
-            ", ".join(f"{name} = {batch.text_of(Field(name, pa.null()), row)}" for name in names)
-            for row in rows[first].tolist()
-        )
-        return Unmet(expectation, mask, dict(zip(records.tolist(), texts, strict=True)))
 
     def look_up(self, stage: Lookup, reference: Reference) -> None:
         batch = _Batch(self.columns, self.parents.size)

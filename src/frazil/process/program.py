@@ -106,24 +106,6 @@ class Explode:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """A condition that the rows of a table are expected to meet."""
-
-    #: Its name in the pipeline file.
-    name: str
-    condition: Expression
-    #: The condition as the pipeline file has it.
-    text: str
-    #: What becomes of a record with a row that does not meet it.
-    action: Choice["warn", "drop", "dead_letter", "stop"]
-
-    @property
-    def is_refusing(self) -> bool:
-        """Whether such a record is a bad one."""
-        return self.action in ("dead_letter", "stop")
-
-
-@dataclass(frozen=True)
 class Lookup:
     """Adds a column with what a reference table has for the row: a struct, null where no row of it has the key."""
 
@@ -169,8 +151,8 @@ class Program:
     output: tuple[Field, ...]
     #: What Spark evaluates before; None where tasks evaluate every expression.
     spark_part: SparkPart | None = None
-    #: The conditions that the rows are expected to meet, over the result's columns; every row is judged by every one.
-    expectations: tuple[Expectation, ...] = ()
+    #: Conditions over the result's columns by which stages judge rows, by name.
+    conditions: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True)

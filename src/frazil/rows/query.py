@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +23,11 @@ from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
-from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
+from frazil.process.program import Filter, Lookup, Origins, Program, origins_of
 from frazil.process.references import references_of
-from frazil.rows.expectations import are_any, dropped_by, refuse_unmet
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
+from frazil.stages.findings import QueriedRows, are_any, dropped_by, refuse_found
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.upsert.records.read_changes import without_ordered
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -49,12 +48,12 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
         return changes
     columns = query_input(source, read.columns, changes) | pick(_spark_values(target, read.columns), changes.records)
     refused = changes.decoded.refused.copy()
-    has_row = ~refused[changes.records] & (changes.ops == UPSERT) & ~are_marked(changes)
+    has_row = ~refused[changes.records] & _are_rows(target, changes) & ~are_marked(changes)
     unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
     mismatches = _refuse_unsent(program, unsent, changes, has_row)
     refused[[mismatch.row for mismatch in mismatches]] = True
     rows = np.flatnonzero(has_row & ~refused[changes.records])
-    result = _run(target, program, pick(columns, rows), rows.size, _unjudged(program, unsent, rows))
+    result = _run(target, program, pick(columns, rows), rows.size)
     places, owner = rows[result.parents], changes.records[rows]
     converted, conversion = _table_columns(target, program, result.columns, places.size, limit)
     mismatches += _mismatches(result.failures, owner, limit)
@@ -63,11 +62,13 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     ]
     refused[owner[result.failed]] = True
     refused[changes.records[places[conversion.refused]]] = True
-    unmet = [failure.of_records(owner, refused.size) for failure in result.unmet]
-    mismatches += refuse_unmet(unmet, refused, limit)
-    dropped = dropped_by(unmet)
+    unsent_in_rows = {name: mask[places] for name, mask in unsent.items()}
+    queried = QueriedRows(program, result.columns, owner[result.parents], refused.size, unsent_in_rows)
+    findings = [finding for stage in target.stages for finding in stage.judge(queried)]
+    mismatches += refuse_found(findings, refused, limit)
+    dropped = dropped_by(findings)
     ignored = {**changes.ignored, **_without_rows(result, owner, refused.size), **dropped}
-    shaped = replace(changes, unavailable=_unavailable(target, program, unsent), ignored=ignored, unmet=unmet)
+    shaped = replace(changes, unavailable=_unavailable(target, program, unsent), ignored=ignored, findings=findings)
     if target.changes is None:
         shaped = replace(shaped, columns=[]).take(places, shaped.ops[places], shaped.records[places])
         shaped = replace(shaped, columns=converted)
@@ -75,11 +76,17 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
             shaped = replace(shaped, own={**shaped.own, "unavailable": unsent_names(target, shaped)})
     else:
         shaped = _identify(target, _Made(program, columns, converted, places, has_row, refused), read.columns, shaped)
-    # A record that an expectation drops changes nothing: the row of its key stays.
+    # A record that a stage drops changes nothing: the row of its key stays.
     shaped = shaped.only(~are_any(dropped.values(), refused.size)[shaped.records])
     if target.changes is not None:
         mismatches += _refuse_unidentified(target, shaped, refused)
     return replace(shaped, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
+
+
+def _are_rows(target: TableTarget, changes: Changes) -> Bools:
+    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are taken off again."""
+    is_retracted = target.changes is not None and target.changes.retracts
+    return np.asarray((changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted), np.bool_)
 
 
 def query_input(source: TableTarget, records: Records, changes: Changes) -> dict[str, pa.Array]:
@@ -115,21 +122,6 @@ def _refuse_unsent(program: Program, unsent: Mapping[str, Bools], changes: Chang
             Mismatch(row, column, ErrorClass.UNAVAILABLE_VALUE, reason) for row in changes.records[lacks].tolist()
         ]
     return mismatches
-
-
-def _unjudged(program: Program, unsent: Mapping[str, Bools], rows: Rows) -> dict[str, Bools]:
-    """Returns by expectation which of the rows lack a value that it names: the row has the value of the one it replaces,
-    which was judged when it came.
-    """
-    unjudged = {}
-    for expectation in program.expectations if unsent else ():
-        names = frozenset().union(
-            *(_origins(program).columns[field_name] for field_name in fields_of(expectation.condition))
-        )
-        masks = [unsent[name][rows] for name in names if name in unsent]
-        if masks:
-            unjudged[expectation.name] = np.logical_or.reduce(masks)
-    return unjudged
 
 
 def _without_rows(result: Processed, owner: Rows, count: int) -> dict[str, Bools]:
@@ -201,17 +193,11 @@ def _spark_values(target: TableTarget, records: Records) -> dict[str, pa.Array]:
     }
 
 
-def _run(
-    target: TableTarget,
-    program: Program,
-    columns: Records,
-    count: int,
-    unjudged: Mapping[str, Bools] = MappingProxyType({}),
-) -> Processed:
-    """Evaluates a program as the table's settings say. unjudged: as for `evaluate`."""
+def _run(target: TableTarget, program: Program, columns: Records, count: int) -> Processed:
+    """Evaluates a program as the table's settings say."""
     assert target.query is not None
     on_error: OnError = "null" if target.query.fails_to_null else "dead_letter"
-    return evaluate(program, columns, count, on_error, unjudged, references_of(target.query.lookups))
+    return evaluate(program, columns, count, on_error, references_of(target.query.lookups))
 
 
 def _table_columns(
@@ -272,6 +258,8 @@ def _identify(target: TableTarget, result: _Made, records: Records, changes: Cha
     shaped = replace(shaped, old_keys=_old_keys(target, result.program, result.columns, changes))
     shaped = replace(shaped, order=_order(target, shaped, result.has_row))
     is_dropped = result.has_row & (spread < 0) & ~result.refused[changes.records]
+    if target.changes is not None and target.changes.merge:
+        return shaped.only(~is_dropped)  # A record that the query drops is not merged, and deletes nothing.
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 

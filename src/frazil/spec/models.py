@@ -19,6 +19,7 @@ from frazil.routing import Route, Template, ValueSource, parse_source, parse_tem
 from frazil.secrets import redact
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
+from frazil.spec.publishing import PublishingSpec
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import (
@@ -43,9 +44,10 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
+from frazil.stages.expect.settings import ExpectSpec
 from frazil.stages.protect.settings import ProtectSpec
 from frazil.stages.settings import StageSettings
-from frazil.types import RoutedTable
+from frazil.types import MAIN, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
@@ -114,6 +116,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     shape: Annotated[table_keys.ShapeSpec, group("shape")] = table_keys.ShapeSpec()
     protection: Annotated[ProtectSpec, group("protection")] = ProtectSpec()
     query: Annotated[table_keys.QuerySpec, group("query")] = table_keys.QuerySpec()
+    expectations: Annotated[ExpectSpec, group("expectations")] = ExpectSpec()
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
@@ -121,6 +124,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     columns that a mapping names."""
     changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
     layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()
+    publishing: Annotated[PublishingSpec, group("publishing")] = PublishingSpec()
     commit: Annotated[settings.CommitSpec, COMMIT] = settings.CommitSpec()
     """When to commit and how large files should be."""
     maintenance: Annotated[
@@ -146,12 +150,17 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, `lookup`, `expect` or a stage makes the table's rows from the records' fields; otherwise they are
+        """Whether a query, `lookup` or a stage makes the table's rows from the records' fields; otherwise they are
         the records.
         """
         query = self.query
-        steps = query.where or query.select or query.has_steps or query.lookup or query.judges_rows
+        steps = query.where or query.select or query.has_steps or query.lookup
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+
+    @property
+    def stops_at_mismatch(self) -> bool:
+        """Whether the table stops at a value that no column of it can have."""
+        return self.bad_records.on_bad_record == "stop" and not self.shape.rescue
 
     @property
     def stage_settings(self) -> dict[str, StageSettings]:
@@ -370,6 +379,20 @@ class PipelineSpec(
             return self.defaults.model_copy(update=chosen)
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
+    def branch_of(self, name: str) -> str:
+        """The branch of the table of this name; main where the pipeline has no such table, as of a dead-letter table."""
+        declared = next((table for table in self.tables if table.name == name), None)
+        if declared is not None:
+            return declared.publishing.branch
+        is_named = any(table.bad_records.dead_letters.table == name for table in self.tables)
+        if is_named or name.endswith(DEAD_LETTERS):
+            return MAIN
+        route = next((route for route in self.routes if route.division.to.may_make(name)), None)
+        if route is not None:
+            return route.publishing.branch
+        is_selected = self.selected.namespace is not None and name.startswith(f"{self.selected.namespace}.")
+        return self.defaults.publishing.branch if is_selected and self.defaults is not None else MAIN
+
     def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
         """The table of a route that takes the records with some values. rest: the route's table of the rest."""
         route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
@@ -395,6 +418,8 @@ OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
+DEAD_LETTERS = "__dead_letters"
+"""What the name of a dead-letter table ends with, unless the file names it."""
 TABLE_KEYS = keys_of(TableSpec)
 ROUTE_KEYS = {name: key for name, key in keys_of(RouteSpec).items() if name != "location"}
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}

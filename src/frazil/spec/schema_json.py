@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from frazil.spec import connections, models, settings
 from frazil.spec.package_stages import stage_keys
+from frazil.spec.publishing import PublishSpec, TagSpec
 from frazil.spec.syntax.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -68,9 +69,11 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "infer": settings.InferSpec,
     "flatten": settings.FlattenSpec,
     "atomic": settings.AtomicSpec,
+    "dedupe": settings.DedupeSpec,
+    "publish": PublishSpec,
+    "tag": TagSpec,
     "envelope": settings.EnvelopeSpec,
     "column": settings.ColumnSpec,
-    "expectation": settings.ExpectationSpec,
     "lookup": settings.LookupSpec,
     **{name: model for stage in models.STAGE_SETTINGS.values() for name, model in stage.sections.items()},
 }

@@ -199,38 +199,6 @@ class AtomicSpec(Declared, json_schema_extra={"required": ["transaction_topic"]}
     """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
 
 
-class ExpectationSpec(
-    Declared, json_schema_extra={"oneOf": [{"required": [key]} for key in ("that", "min_rows", "max_age")]}
-):
-    """What the rows of a table, or of a commit, are expected to meet."""
-
-    #: Counts and messages name it.
-    name: Annotated[str, not_a_key("name")]
-    that: Annotated[str, forms.TEXT] = ""
-    """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
-    #: 0 to 1; None: none of them, where anything but `warn` follows.
-    at_most: Annotated[float | None, forms.share("5%", "1%")] = None
-    """Of `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
-    `{that: email is not null, at_most: 5%}`."""
-    min_rows: Annotated[int | None, forms.count(1000)] = None
-    """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""
-    max_age_s: Annotated[float | None, forms.DURATION, named("max_age")] = None
-    """The age of the newest record in the table above which `status` warns."""
-    action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], named("else")] = "warn"
-    """What happens to a record with a row that does not meet it: it is only counted (warn), makes no row (drop), becomes a
-    dead letter, or stops the table before the commit."""
-
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether single rows are judged."""
-        return bool(self.that)
-
-    @property
-    def is_of_batch(self) -> bool:
-        """Whether a batch is judged as a whole, before its commit."""
-        return self.at_most is not None or self.min_rows is not None
-
-
 class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     """A reference table that the table's records are joined with."""
 
@@ -247,6 +215,25 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     on_miss: Literal["null", "drop", "dead_letter"] = "null"
     """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
     no row, or a dead letter."""
+
+
+class DedupeSpec(
+    Declared,
+    json_schema_extra={"required": ["by"]},
+):
+    """Which records of an append table are duplicates."""
+
+    by: Annotated[
+        tuple[str, ...],
+        forms.NAMES,
+        Key(lack="`dedupe` does not say which columns identify an event", remedy="write `by: [event_id]`"),
+    ]
+    """The columns that identify an event: a record whose values of them are in the table already is a duplicate, and is
+    dropped and counted. A record without a value in one of them is never a duplicate."""
+    #: None: the whole table.
+    within_s: Annotated[float | None, forms.DURATION, named("within")] = None
+    """The greatest distance between the Kafka timestamps of a duplicate and of the record that was kept: `24h`. Records
+    that are farther apart are different events; unless written, no two are."""
 
 
 class CommitSpec(Declared):

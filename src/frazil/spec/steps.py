@@ -2,12 +2,11 @@
 
 They are the single steps `rename`, `drop_fields`, `keep_fields`, `cast` and `add_fields`; `udf`, the Python functions
 that its query may call; `lookup`, reference tables that its records are joined with, by the name of the column that each
-fills; `expect`, the conditions that its rows are expected to meet. What the steps do is in `process.steps`.
+fills. What the steps do is in `process.steps`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
@@ -15,7 +14,7 @@ from frazil.errors import SpecError
 from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
-from frazil.spec.settings import METADATA_COLUMNS, REFERENCE_FILES, ExpectationSpec, LookupSpec, MetadataField
+from frazil.spec.settings import METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, advice, try_check
 from frazil.spec.table_forms import LOOKUP_EXAMPLE
 from frazil.spec.topics import table_name
@@ -39,13 +38,6 @@ OF_CHANGES: Mapping[str, tuple[MetadataField, str]] = {
 """The metadata of changes under the names of Debezium's envelope, each with its SQL (Debezium, New Record State Extraction,
 `add.fields`).
 """
-OTHER_DROPS = (
-    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
-    "truncate", "update_without_document", "notification",
-)  # fmt: skip
-"""What records are counted as that other things drop: no expectation has such a name."""
-_EXPECTATION_KINDS = {"that": "that", "min_rows": "min_rows", "max_age": "max_age_s"}
-_EXPECTATION_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def metadata_names(table: TableSpec) -> dict[str, str]:
@@ -163,37 +155,3 @@ def _check_file(location: str) -> str:
             f"`{location}` is not a whole path", remedy="begin the path with `/`, or with the scheme of a store"
         )
     return location
-
-
-def check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
-    """Yields a name that no expectation can have, and settings that do not go together."""
-    name, written = expectation.name, expectation.model_fields_set
-    if name in OTHER_DROPS:
-        message = f"an expectation cannot have the name `{name}`, which other dropped records are counted as"
-        yield Mistake((), message, "name it after its condition, such as `amount_not_negative`")
-    elif _EXPECTATION_NAME.fullmatch(name) is None:
-        message = f"`{name}` is no name of an expectation"
-        yield Mistake((), message, "write a to z, digits and `_`, such as `amount_not_negative`")
-    kinds = [key for key, field in _EXPECTATION_KINDS.items() if field in written]
-    if len(kinds) != 1:
-        what = f"has `{'` and `'.join(kinds)}`" if kinds else "expects nothing"
-        remedy = "keep one of them, and give the other a name of its own" if kinds else 'write `that: "amount >= 0"`'
-        yield Mistake((), f"`{LABEL}` {what}", remedy)
-        return
-    if "at_most" in written and not expectation.is_of_rows:
-        yield Mistake("at_most", f"`{LABEL}` is for `that`", "remove it")
-    if expectation.is_of_batch and expectation.action in ("drop", "dead_letter"):
-        message = f"`expect.{name}` is of a whole commit, and `else` is {expectation.action}"
-        yield Mistake("else", message, "write `else: warn` or `else: stop`")
-    if expectation.max_age_s is not None and "action" in written:
-        yield Mistake("else", f"`expect.{name}` only warns, in `status`", "remove it")
-
-
-def check_expect(table: TableSpec) -> Iterator[Mistake]:
-    """Yields expectations that make dead letters of a table without them."""
-    for expectation in table.query.expect:
-        if expectation.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
-            reaction = table.bad_records.on_bad_record
-            message = f"`expect.{expectation.name}` makes dead letters, and `on_bad_record` is {reaction}"
-            remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
-            yield Mistake("expect", message, remedy)

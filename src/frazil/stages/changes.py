@@ -13,10 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
-from frazil.kafka.port import ReadRecord
-from frazil.process.evaluate import Unmet
-from frazil.schema.arrow import Bools, Ints, Records, arrow_type
-from frazil.write.target import METADATA_TYPES
+from frazil.decode.rescue import has_member
+from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.findings import Finding
+from frazil.types import RESCUED_COLUMN
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -58,13 +58,13 @@ class Changes:
     #: One array per key column where some UPSERT replaces a row with another key; null where the key is unchanged. A
     #: key that could not be read is given as the row's own key. Unavailable values are in the row of the old key.
     old_keys: list[pa.Array] | None = None
-    #: By field of `metadata`, the values that the envelope provides, one per change.
+    #: By field of `metadata`, or by extra column, the values that the envelope or the decoder provides, one per change.
     own: Mapping[str, pa.Array] = field(default_factory=dict)
     #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
     #: a dropped row, if there is one, deletes the row of its key.
     ignored: Mapping[str, Bools] = field(default_factory=dict)
-    #: The expectations that records do not meet.
-    unmet: Sequence[Unmet] = ()
+    #: What stages have found in records.
+    findings: Sequence[Finding] = ()
     #: The fields of the records' keys, for a table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
@@ -72,8 +72,6 @@ class Changes:
     tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
-    #: The rescued values per change, headers included; None where no value was rescued.
-    rescued: pa.Array | None = None
     #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
     #: Per record that is one of the two parts of a primary-key update: its index, its position in the source's log, and
@@ -104,6 +102,15 @@ class Changes:
         needs = self.decoded
         return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
 
+    @property
+    def rescued(self) -> pa.Array | None:
+        """The rescued values per change, headers included; None where no value was rescued."""
+        return self.own.get(RESCUED_COLUMN)
+
+    def mismatched(self, name: str) -> Bools:
+        """Returns which changes have a value of this name that did not fit its column, bool of shape (n_changes,)."""
+        return np.zeros(self.ops.size, np.bool_) if self.rescued is None else has_member(self.rescued, name)
+
     def without_refused(self) -> Changes:
         """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
@@ -128,7 +135,6 @@ class Changes:
             order=taken(self.order),
             old_keys=None if self.old_keys is None else [key.take(at) for key in self.old_keys],
             positions=taken(self.positions),
-            rescued=taken(self.rescued),
             times=taken(self.times),
             own={name: values.take(at) for name, values in self.own.items()},
         )
@@ -142,23 +148,6 @@ def appended(decoded: Decoded) -> Changes:
         ops=np.full(count, UPSERT, np.int8),
         records=np.arange(count, dtype=np.int32),
         unavailable={},
-        decoded=replace(decoded, columns=[], rescued=None),
-        rescued=decoded.rescued,
+        decoded=replace(decoded, columns=[], own={}),
+        own=decoded.own,
     )
-
-
-def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
-    """Returns the records as a task receives them."""
-    columns: dict[str, pa.Array] = {
-        "value": pa.array([record.value for record in records], pa.binary()),
-        "key": pa.array([record.key for record in records], pa.binary()),
-        "headers": pa.array(
-            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
-            arrow_type(METADATA_TYPES["headers"]),
-        ),
-        "topic": pa.array([record.topic for record in records], pa.string()),
-        "partition": pa.array([record.partition for record in records], pa.int32()),
-        "offset": pa.array([record.offset for record in records], pa.int64()),
-        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
-    }
-    return pa.RecordBatch.from_pydict(columns)

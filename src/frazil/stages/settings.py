@@ -26,6 +26,16 @@ class StageSettings(Declared):
         """Whether the rows of the table are other than its records' fields, for the stage's sake."""
         return False
 
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The names by which the table counts, in its progress, what the stage finds."""
+        return ()
+
+    @property
+    def withheld(self) -> Mapping[str, str]:
+        """By those of these names that keep a commit from the readers of published tables, what its records did."""
+        return {}
+
     def of_records(self) -> Self:
         """Returns the settings of the table that the records alone would make."""
         return type(self)()
@@ -33,6 +43,14 @@ class StageSettings(Declared):
     def of_rest(self) -> Self:
         """Returns the settings for records of a route whose rows no query makes, those of the table of the rest."""
         return self
+
+    def of_copy(self) -> Self:
+        """Returns the settings of a copy of the table, which is read in other batches."""
+        return self
+
+    def outdated(self, _age_s: float, /) -> Iterable[str]:
+        """Returns the names for which the newest record of the table is too old. _age_s: its age in seconds."""
+        return ()
 
     def check(self, _table: TableSpec, /) -> Iterable[Mistake]:
         """Yields what the settings have wrong, or contradict in the others of the table."""

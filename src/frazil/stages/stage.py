@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from frazil.process.program import Project
 from frazil.schema.parts import Path
 from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.findings import Finding, QueriedRows
 from frazil.stages.notes import StageNote
 from frazil.stages.record_key import RecordKey
 
@@ -31,6 +32,17 @@ class UnusedField(NamedTuple):
     path: str
     #: The names of fields of which one may be meant.
     names: Collection[str] = ()
+
+
+class RowCondition(NamedTuple):
+    """A condition in Spark SQL, over the table's columns, by which a stage judges rows."""
+
+    name: str
+    text: str
+    #: Where the pipeline file has it, inside of the table.
+    place: str
+    #: What to do where tasks cannot compute it.
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,10 @@ class TableStage:
     def check_query(self, _spec: TableSpec, _query: Query, _fields: Schema, _origins: Origins, /) -> None:
         """Raises SpecError where the query makes what the stage forbids. _fields: the columns of the records."""
 
+    def conditions(self) -> Sequence[RowCondition]:
+        """Returns the conditions that `Program.conditions` is to have."""
+        return ()
+
     def unused_fields(self, _fields: Schema, _origins: Origins, _headers: Collection[str], /) -> Iterable[UnusedField]:
         """Yields the fields that the settings name and these columns of records, and headers, do not have."""
         return ()
@@ -69,6 +85,10 @@ class TableStage:
         return {}
 
     # In tasks.
+
+    def judge(self, _rows: QueriedRows, /) -> Iterable[Finding]:
+        """Yields what the stage finds in rows that a query has made."""
+        return ()
 
     def run(self, _target: TableTarget, _read: ReadRecords, changes: Changes, /) -> Changes:
         """Returns the changes, which have the table's rows, behind the stage."""

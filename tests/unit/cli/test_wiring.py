@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,14 @@ class _NoJvm:
         """Nothing runs."""
 
 
+class _Opened:
+    """In place of a catalog of Iceberg's."""
+
+    def with_branches(self, branches: Callable[[str], str]) -> _Opened:
+        assert branches("s.t") == "main"
+        return self
+
+
 @pytest.mark.parametrize(
     ("query", "has_tables", "jvms"),
     [("", False, []), ("", True, [False]), (", select: SELECT *", False, [True]), (", select: SELECT *", True, [True])],
@@ -128,7 +137,7 @@ def test_the_catalog_is_opened_where_queries_are_analysed(
             database.execute("create table iceberg_tables (name text)")
     _NoJvm.started = []
     monkeypatch.setattr(wiring, "LightJvm", _NoJvm)
-    monkeypatch.setattr(wiring, "IcebergCatalog", lambda *_: "of Iceberg")
+    monkeypatch.setattr(wiring, "IcebergCatalog", lambda *_: _Opened())
     with catalog_and_queries(spec) as (catalog, queries):
         assert _NoJvm.started == jvms
         assert (isinstance(catalog, MemoryCatalog), queries is not None) == (not has_tables, bool(query))

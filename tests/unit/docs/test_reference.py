@@ -17,6 +17,7 @@ from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
 from frazil.cli.init import init_document
+from frazil.cli.publish import watermark_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.error_classes import ErrorClass
@@ -36,6 +37,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried_record import TriedRecord
+from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
 from frazil_migrate.adopt.adopt import Handover
@@ -58,7 +60,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         routed=(RoutedTable("shop.order", ("order",), {"t": {0: 0}}),),
         rest_records={"limit": 1},
         balance=Balance(1, 1),
-        unmet={"positive": 1},
+        findings={"positive": 1},
         dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",
@@ -103,6 +105,9 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.LAST_UPSERT: to_json(Resolved()),
         outputs.MAINTENANCE: to_json(MaintenanceReport()),
         outputs.VERIFICATION: to_json(VerificationReport()),
+        outputs.PUBLISHING: to_json(PublishReport()),
+        outputs.FAILED_AUDIT: to_json(FailedAudit("a", "b")),
+        outputs.WATERMARK: watermark_document(PublishReport()),
         outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: to_json(Finding("a", True, "b", "c")),

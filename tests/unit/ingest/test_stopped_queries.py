@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
-from frazil.spec.settings import EnvelopeSpec, ExpectationSpec, KeySpec
+from frazil.spec.settings import EnvelopeSpec, KeySpec
+from frazil.stages.expect.settings import ExpectationSpec, ExpectSpec
+from frazil.stages.expect.stage import expect_stage
+from frazil.stages.stage import RowCondition
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import only
 
@@ -302,25 +306,31 @@ def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
     tags = ListType(3, StringType(), element_required=False)
     records = Schema(NestedField(1, "email", StringType()), NestedField(2, "tags", tags))
     spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),), select="select email, tags from records")
+
+    def conditions_of(expectation: ExpectationSpec) -> Sequence[RowCondition]:
+        stage = expect_stage(ExpectSpec(expect=(expectation,)))
+        assert stage is not None
+        return stage.conditions()
+
     wrong = ExpectationSpec(name="good", that=that, action="drop")
     with pytest.raises(SpecError) as caught:
-        queries.expectations(spec.model_copy(update={"expect": (wrong,)}), records)
+        queries.conditions(spec, records, conditions_of(wrong))
     assert reason in caught.value.message
     assert remedy in caught.value.remedy
     assert caught.value.where.startswith("n.a, expect.good")
     if "make it a column" in remedy:
         select, named = f"select *, {that} as ok from records", wrong.model_copy(update={"that": "ok"})
-        followed = spec.model_copy(update={"select": select, "expect": (named,)})
+        followed = spec.model_copy(update={"select": select})
         made = new_schema(query_columns(queries.analyse(followed, records)).items())
-        assert [one.name for one in queries.expectations(followed, made)] == ["good"]
+        assert [name for name, _ in queries.conditions(followed, made, conditions_of(named))] == ["good"]
     if remedy.startswith("select it"):
-        followed = spec.model_copy(update={"select": remedy.split("`")[1], "expect": (wrong,)})
+        followed = spec.model_copy(update={"select": remedy.split("`")[1]})
         made = new_schema(
             query_columns(
                 queries.analyse(followed, Schema(*records.fields, NestedField(9, "_offset", LongType())))
             ).items()
         )
-        assert [one.name for one in queries.expectations(followed, made)] == ["good"]
+        assert [name for name, _ in queries.conditions(followed, made, conditions_of(wrong))] == ["good"]
 
 
 @pytest.mark.parametrize("setting", ["where", "filter"])

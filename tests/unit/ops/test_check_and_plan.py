@@ -192,3 +192,40 @@ def test_a_plan_shows_the_partition_spec_that_a_run_makes(
     assert set(partition_terms(state.partitioning, state.schema)) == set(planned or ("void(id)", "region"))
     (table,) = plan_tables(spec, scenario.source, scenario.catalog, lambda _: [])
     assert not table.layout.is_changed
+
+
+def test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out(scenario: Scenario) -> None:
+    scenario.source.create("a", 1)
+    make(scenario, {"id": "long"}, 3)
+    upsert = "mode: upsert, key_columns: [id], format_version: 2"
+
+    def load(table: Table) -> None:
+        table.state = scenario.catalog.load(table.name)
+
+    def found(readers: str, settings: str = upsert) -> list[Finding]:
+        spec = scenario.spec(f"tables: {{s.t: {{topic: a, {settings}, readers: {readers}}}}}\n")
+        return list(
+            check_tables(
+                [Table(spec.tables[0])], lambda table: setattr(table, "state", scenario.catalog.load(table.name))
+            )
+        )
+
+    (refused,) = found("[spark, athena]")
+    assert (refused.is_ok, refused.found) == (
+        False,
+        "Amazon Athena cannot read the table: it has format version 3, which cannot be lowered",
+    )
+    assert refused.remedy.startswith("take it out of `readers`")
+    assert [finding.is_ok for finding in found("[spark]")] == [True]
+    assert [finding.is_ok for finding in found("[clickhouse]")] == [False]
+    assert [finding.is_ok for finding in found("[clickhouse]", "format_version: 3")] == [True]
+
+
+@pytest.mark.parametrize(
+    ("readers", "version"), [("[spark, trino]", 3), ("[spark, athena]", 2), ("[starrocks]", 2), ("[]", 3)]
+)
+def test_readers_choose_the_format_version_of_a_new_upsert_table(
+    scenario: Scenario, readers: str, version: int
+) -> None:
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, mode: upsert, key_columns: [id], readers: {readers}}}}}\n")
+    assert spec.tables[0].layout.format_version == version

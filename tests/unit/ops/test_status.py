@@ -31,7 +31,7 @@ from frazil.ops.status import problem_of, report_pipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.spec.settings import ExpectationSpec
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Watermark
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
@@ -124,7 +124,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "ignored_records": {},
         "expectations": {}, "stale": {}, "rest_records": {},
         "refused_changes": [],
-        "last_upsert": None, "maintenance": None, "verification": None,
+        "last_upsert": None, "maintenance": None, "verification": None, "publishing": None,
     }  # fmt: skip
 
 
@@ -486,7 +486,7 @@ def test_what_is_not_as_expected_is_counted_and_an_old_newest_record_is_noted(tm
     scene.spec = scene.spec.model_copy(update={"tables": (table.model_copy(update={"expect": expected}),)})
     before = scene.catalog.load("s.a")
     assert before is not None
-    after = replace(before.progress, commit_id="d", unmet={"positive": 1200, "fresh": 0, "recent": 0})
+    after = replace(before.progress, commit_id="d", findings={"positive": 1200, "fresh": 0, "recent": 0})
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report()
     document = as_document(report)["tables"]["s.a"]

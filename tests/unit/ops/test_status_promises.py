@@ -27,9 +27,10 @@ from frazil.ops.pipeline_status import as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
 from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
+from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.spec.settings import ExpectationSpec
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.testing import FakeClock
 from frazil.types import Commit, OffsetRange, Resolved
 from frazil_console.figures import LastHour, cells_of, figures_of
@@ -48,13 +49,13 @@ def known_table(scene: Scene) -> Table:
         commit_id="d",
         bad_skipped=1,
         ignored_records={"heartbeat": 1200, "delete": 2},
-        unmet={"positive": 1200, "fresh": 0},
+        findings={"positive": 1200, "fresh": 0},
         rest_records={"limit": 3},
         committed_at_ms=NOW_MS - 4000,
     )
     scene.catalog.commit(Commit("s.a", (), progress, before.progress))
     expected = (ExpectationSpec(name="positive", that="n > 0"), ExpectationSpec(name="fresh", max_age_s=4))
-    table = Table(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),), expect=expected))
+    table = Table(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),), expect=expected, branch="ingest"))
     table.state = scene.catalog.load("s.a")
     assert table.state is not None
     table.state = replace(table.state, progress=progress)
@@ -75,12 +76,18 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     table = known_table(Scene(tmp_path))
     file = StateFile(tmp_path, "p", FakeClock(NOW_MS), str, "jdbc:sqlite:x")
     members = (Member("one", "1", 5, is_warm=True), Member("two", "2", 6, is_warm=False))
+    assert table.state is not None
+    publishing = PublishReport(
+        "ingest", "held", "`ids` does not hold", "correct it", (FailedAudit("ids", "the query returns false", ("{}",)),),
+        table.state.main_id, NOW_MS - 9500, NOW_MS - 9700, 7, NOW_MS - 500,
+    )  # fmt: skip
     file.write(
         [table],
         maintenance={"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
         verification={"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
         leadership=LeadershipState("kafka", "spread", "one", members, "one", 7, "first", {"s.a": "one"}),
         offsets=Published("frazil-p", NOW_MS - 700, "refused"),
+        publishing={"s.a": publishing},
     )
     assert file.state is not None
     health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)

@@ -24,6 +24,10 @@ BY_PEOPLE: Mapping[str, str] = {
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
+    "write one of --override, --discard and --to": _ARGUMENT,
+    "write the rows again in one commit, such as `INSERT OVERWRITE ….`branch_…` SELECT * FROM ….`branch_…`` in Spark": (
+        _OTHERS
+    ),
     "run the pipeline first": _WAIT,
     "use Kafka 2.1 or newer": _INSTALL,
     "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,

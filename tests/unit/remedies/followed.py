@@ -26,17 +26,35 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 _WAITS = "unit/ingest/tables/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
-_EXPECT = "unit/ingest/tables/test_expectations.py::test_"
+_EXPECT = "unit/stages/expect/test_service.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_and_numbers_of_one_column"
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
+_MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Tables that are their own state.
+    "make a list of the value in a query, such as `array(…) as …`": (
+        "acceptance/test_state.py::test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process"
+    ),
+    "write another function, or declare the column with another type, and create the table again": (
+        f"{_MERGES}a_column_that_a_function_cannot_take_stops_the_table_until_it_has_another"
+    ),
+    "declare the column with a larger type, such as `columns: {{{}: decimal(38,0)}}`, and create the table again from the"
+    " topic, or group by more columns": (
+        f"{_MERGES}a_table_that_an_overflow_has_stopped_continues_once_the_remedy_is_done"
+    ),
+    "merge the column with another function, or group by more columns, such as the day": (
+        f"{_MERGES}a_list_without_end_stops_the_table_until_its_column_has_another_function"
+    ),
+    "correct the name, or declare the column under `columns`": (
+        "unit/upsert/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
+    ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(
         (
@@ -53,6 +71,29 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "write the value itself, or give the variable another name": (
         f"{_ENVIRONMENTS}a_variable_with_the_name_of_a_secret_is_in_no_setting_that_is_shown"
+    ),
+    # Publishing.
+    **{
+        remedy: f"unit/publish/test_publisher.py::test_{test}"
+        for remedy, test in {
+            "let other writers commit to the branch; `frazil publish … --to SNAPSHOT` abandons what main has": (
+                "another_writers_commit_to_main_is_not_undone_until_somebody_decides"
+            ),
+            "run `frazil publish …` to continue": "main_that_was_set_back_stays_there_until_somebody_publishes",
+            "choose one of its snapshots, such as by `SELECT * FROM ….snapshots` in Spark": (
+                "a_snapshot_of_another_branch_is_refused_and_one_of_this_branch_taken"
+            ),
+            "start `frazil run`, which creates it": (
+                "a_table_that_does_not_exist_is_reported_until_the_pipeline_has_made_it"
+            ),
+            "write `branch: ingest` for the table": "a_table_without_a_branch_has_nothing_to_publish",
+        }.items()
+    },
+    "take it out of `readers`, or let the pipeline fill another table with `format_version: 2`": (
+        "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
+    ),
+    "name another branch, or remove the tag": (
+        "contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
     ),
     # Python functions of queries.
     "name it `module.function`, and put the module beside the pipeline file, or install its package": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.remedies.file_sections import DOCUMENTS, ROUTES, SECTIONS
 from tests.unit.remedies.mended import Mended, avro, columns, tables
+from tests.unit.remedies.state_files import STATE
 from tests.unit.spec.pipeline_file import with_section, with_table
 
 _PLAIN = with_section("")
@@ -19,6 +20,27 @@ def _of_partitions(broken: str, *fixed: str) -> Mended:
 
 
 TABLES = [
+    tables("branch: in/gest", "branch: ingest"),
+    tables(
+        f"{_UPSERT}, format_version: 3, readers: [athena]", f"{_UPSERT}, format_version: 2, readers: [athena]", _UPSERT
+    ),
+    tables("tags: [daily]", "tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+    *(
+        tables(f"tags: {{daily: {broken}}}", "tags: {daily: {at: '00:00 Europe/Berlin', keep: 30d}}")
+        for broken in (
+            "{at: midnight, keep: 30d}",
+            "{keep: 30d}",
+            "{at: '00:00 UTC'}",
+        )
+    ),
+    tables("publish: {every: 1m}", "branch: ingest, publish: {every: 1m}", ""),
+    tables(
+        "branch: b, publish: {audits: {no ids: select true}}", "branch: b, publish: {audits: {no_ids: select true}}"
+    ),
+    tables(
+        "branch: b, publish: {audits: {ids: id > 0}}",
+        "branch: b, publish: {audits: {ids: select count(*) = 0 from candidate where id <= 0}}",
+    ),
     tables("udf: json.dumps", "udf: tests.fixtures.functions.clean"),
     tables("udf: tests.fixtures.functions.ids", "udf: tests.fixtures.functions.clean"),
     tables("lookup: [c]", f"lookup: {{country: {_LOOKUP}}}"),
@@ -357,4 +379,4 @@ EXPECTATIONS = [
         "on_bad_record: skip, expect: {a: {that: b > 0, else: stop}}",
     ),
 ]
-MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES, *EXPECTATIONS]
+MENDED = [*DOCUMENTS, *TABLES, *STATE, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES, *EXPECTATIONS]

@@ -29,7 +29,6 @@ from frazil.spec.settings import (
     CommitSpec,
     DeadLettersSpec,
     EnvelopeSpec,
-    ExpectationSpec,
     FlattenSpec,
     KeySpec,
     LimitsSpec,
@@ -39,6 +38,7 @@ from frazil.spec.settings import (
     VerifySpec,
 )
 from frazil.spec.syntax.keys import keys_of
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.stages.protect.settings import ProtectRule
 from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
@@ -238,6 +238,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "dead_letters": set(keys_of(DeadLettersSpec)),
         "limits": set(keys_of(LimitsSpec)),
         "flatten": set(keys_of(FlattenSpec)),
+        "dedupe": {"by", "within"},
         "value": set(keys_of(ValueSpec)),
         "key": set(keys_of(KeySpec)),
         "column": set(keys_of(ColumnSpec)),
@@ -246,6 +247,8 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "expectation": set(keys_of(ExpectationSpec)),
         "lookup": set(keys_of(LookupSpec)),
         "atomic": set(keys_of(AtomicSpec)),
+        "publish": {"every", "audits"},
+        "tag": {"at", "keep"},
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
         "route": set(keys_of(RouteSpec)) - {"location"},

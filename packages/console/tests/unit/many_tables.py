@@ -5,7 +5,7 @@ turns; a test or a benchmark changes the tables and publishes them.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -160,7 +160,7 @@ class ManyTables:
         """The console, with the hour of history."""
         return [Console(pipeline, operations, http, self.history)]
 
-    def samples(self) -> dict[str, Sample]:
+    def samples(self) -> Mapping[str, Sample]:
         """What the history takes."""
         return self.history._measure()
 

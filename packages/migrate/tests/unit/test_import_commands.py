@@ -48,10 +48,10 @@ def test_a_configuration_that_is_carried_over_whole_ends_with_0(given: Callable[
 
 
 def test_what_is_not_carried_over_is_reported_and_ends_with_4(given: Callable[[str], str], capsys: Captured) -> None:
-    file = given(json.dumps({**examples.UNWRAPPED, "iceberg.tables.default-commit-branch": "audit"}))
+    file = given(json.dumps({**examples.UNWRAPPED, "iceberg.hadoop-conf-dir": "/etc/h"}))
     assert main(["import", "kafka-connect", file]) == 4
     shown = capsys.readouterr()
-    line = "iceberg.tables.default-commit-branch: Frazil commits to the main branch; leave it out, or"
+    line = "iceberg.hadoop-conf-dir: Hadoop's files are not read from there; write their properties under"
     assert f"not carried over: {line}" in shown.err
     assert f"#   {line}" in shown.out
     assert yaml.safe_load(shown.out)["kafka"] == {"bootstrap.servers": "localhost:9092"}

@@ -89,8 +89,7 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,
-                # A copy is read in other batches.
-                "expect": tuple(expectation for expectation in table.spec.query.expect if not expectation.is_of_batch),
+                **{name: stage.of_copy() for name, stage in table.spec.stage_settings.items()},
                 "dead_letters": table.spec.bad_records.dead_letters.model_copy(update={"table": None, "topic": None}),
             }
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from frazil.cli.commands import Command
 from frazil.plugins.observers import ObserverKind
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Help needs what is here, and not the time of that import.
     from frazil.spec import PipelineSpec
 
 VERIFY = Command("verify", "frazil_verify.command:command", "Prove that tables have exactly the rows of their topics.")

@@ -15,7 +15,8 @@ from frazil.ops.dead_letters import find_tables
 from frazil.ops.pipeline_status import ProcessState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
-from frazil.spec.settings import ExpectationSpec, LookupSpec
+from frazil.spec.settings import LookupSpec
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from tests.unit.ingest.service_scene import Scene, turn_until
@@ -119,4 +120,4 @@ def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) 
     of_rows, of_commits = ExpectationSpec(name="r", that="id > 0"), ExpectationSpec(name="c", min_rows=9, action="stop")
     a.spec = a.spec.model_copy(update={"expect": (of_rows, of_commits)})
     (copy,) = copying(scene.spec("a"), plan_copies([a])[0], tmp_path / "copy").tables
-    assert copy.query.expect == (of_rows,)
+    assert copy.expectations.expect == (of_rows,)

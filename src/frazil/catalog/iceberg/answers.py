@@ -14,10 +14,22 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, lent, remove, summary_of
+from frazil.catalog.iceberg.java import (
+    Collector,
+    ancestors_of,
+    causes_of,
+    head_of,
+    is_clock_behind,
+    java_errors,
+    lent,
+    on_branch,
+    remove,
+    summary_of,
+)
 from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, Validator, logged_snapshots
 from frazil.catalog.progress import MAINTENANCE_ID, is_recorded, key
 from frazil.clock import new_id
+from frazil.types import MAIN
 
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 _CHECK = "org.apache.iceberg.exceptions.ValidationException"
@@ -90,11 +102,11 @@ def _class_of(error: Exception) -> str:
     return next((str(thrown.getClass().getName()) for thrown in causes_of(error)), "")
 
 
-def has_replaced(java: Any, base_id: int | None) -> bool:
-    """Returns whether the newest snapshot of the Java table follows the snapshot `base_id`; None: that of an empty table.
+def has_replaced(java: Any, base_id: int | None, branch: str = MAIN) -> bool:
+    """Returns whether the newest snapshot of the branch follows the snapshot `base_id`; None: that of an empty table.
     A table that was rolled back, or that a catalog returned as it was before, does not.
     """
-    snapshot = java.currentSnapshot()
+    snapshot = head_of(java, branch)
     while base_id is not None and snapshot is not None and snapshot.parentId() != base_id:
         snapshot = java.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None
     return snapshot is not None
@@ -107,9 +119,10 @@ class Sending:
     the table: so it deletes nothing by itself here.
     """
 
-    def __init__(self, java: Any, validator: Validator, entry: tuple[str, str]) -> None:
+    def __init__(self, java: Any, validator: Validator, entry: tuple[str, str], branch: str = MAIN) -> None:
         """java: the Java table. entry: the key and the value in the snapshot's summary that no other snapshot has."""
         self._java = java
+        self._branch = branch
         self._validator = validator
         self._entry = entry
         self._left = Collector()
@@ -122,7 +135,7 @@ class Sending:
         with lent(self._java, self._left, self._validator):
             update.deleteWith(self._left)
             update.validateWith(self._validator)
-            update.commit()
+            on_branch(update, self._branch).commit()
         snapshot = self._own_snapshot()
         if snapshot is None:
             raise NotThere
@@ -134,7 +147,7 @@ class Sending:
         none.
         """
         name, value = self._entry
-        snapshot = self._java.currentSnapshot()
+        snapshot = head_of(self._java, self._branch)
         while snapshot is not None and summary_of(snapshot).get(name) != value:
             is_older = snapshot.snapshotId() == self._validator.base_id()
             parent = None if is_older else snapshot.parentId()
@@ -145,7 +158,7 @@ class Sending:
         """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one. java: the
         Java table, loaded after the exception.
         """
-        has_moved = has_replaced(java, self._validator.base_id())
+        has_moved = has_replaced(java, self._validator.base_id(), self._branch)
         answer = answer_to(error, has_landed, has_moved, self._validator.refused)
         if answer is Answer.REFUSED:
             remove(java, self._left.paths)
@@ -153,10 +166,10 @@ class Sending:
 
 
 def send_once(
-    gateway: Any, pipeline: str, update: Any, java: Any, since: int, validator: Validator | None = None
+    pipeline: str, update: Any, java: Any, since: int, validator: Validator | None = None, branch: str = MAIN
 ) -> bool:
-    """Commits an update of `java` that keeps its rows, made for the table as of the snapshot `since`; returns whether the
-    table contains it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on
+    """Commits an update of `java` that keeps its rows, made for the branch as of the snapshot `since`; returns whether the
+    branch contains it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on
     every attempt too.
 
     Raises: one of `lost_answers` where the commit may still succeed.
@@ -167,13 +180,12 @@ def send_once(
     )
     entry = key(pipeline, MAINTENANCE_ID), update_id
     update.set(*entry)
-    sending = Sending(java, MaintenanceValidator(once, validator), entry)
+    sending = Sending(java, MaintenanceValidator(once, validator), entry, branch)
     try:
         sending.send(update)
     except lost_answers() as error:
         java.refresh()
-        ancestors = gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
-        logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors)
+        logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors_of(java, branch))
         has_landed = is_recorded(logged, MAINTENANCE_ID, update_id, since)
         answer = sending.answer_to(error, has_landed, java)
         if answer not in (Answer.DONE, Answer.REFUSED):

@@ -21,9 +21,10 @@ from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
+    ancestors_of,
     answering,
     cause_of,
-    each,
+    head_of,
     is_another_table,
     is_not_there,
     java_errors,
@@ -46,7 +47,7 @@ from frazil.catalog.iceberg.opening import (
 )
 from frazil.catalog.iceberg.probe import properties_of_file
 from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
-from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
+from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, Validator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
@@ -63,7 +64,7 @@ from frazil.catalog.progress import (
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.types import Commit, Progress
+from frazil.types import MAIN, Commit, Progress
 
 _TRIES = 5
 _CANNOT_LOAD = "the table cannot be loaded"
@@ -98,18 +99,27 @@ class IcebergCatalog:
         #: Namespaces that exist, as this process has found or made them.
         self._namespaces: set[str] = set()
         self._files = DataFiles(gateway)
-        self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials)
+        self._branches: Callable[[str], str] = lambda _: MAIN
+        self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials, self.branch_of)
         self._states: dict[str, tuple[str, TableState]] = {}
         #: The sizes of tables that were just committed to, until they are asked for, or a table is loaded.
         self._sizes: dict[str, TableSize] = {}
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
-        self.scans = TableScans(self._jvm)
+        self.scans = TableScans(self._jvm, self.branch_of)
         self._locks: dict[str, AbstractContextManager[object]] = {}
-        self._ancestors_of = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors
         self._catalog = open_catalog(gateway, name, self._properties, hadoop)
         #: Asks for a namespace: takes the catalog's address and the name; see `ask_catalog`.
         self.ask = partial(ask_catalog, gateway, self._catalog)
         self._read = impatient(gateway) if is_impatient else read_patiently
+
+    def with_branches(self, branches: Callable[[str], str]) -> IcebergCatalog:
+        """Returns this catalog. branches: returns the branch that a table is read from and committed to."""
+        self._branches = branches
+        return self
+
+    def branch_of(self, table: str) -> str:
+        """Returns the branch that the table is read from and committed to; its first commit makes it."""
+        return self._branches(table)
 
     def load(self, table: str) -> TableState | None:
         try:
@@ -155,7 +165,8 @@ class IcebergCatalog:
         if size is not None:
             return size
         with answering(_CANNOT_LOAD, table):
-            return self.reader.size_of(self._loaded(table))
+            java = self._loaded(table)
+            return self.reader.size_of(java, self.reader.contents_of(head_of(java, self.branch_of(table))))
 
     def create(
         self,
@@ -240,7 +251,7 @@ class IcebergCatalog:
             self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
-        sending = Sending(java, validator, (key(self.pipeline, COMMIT_ID), commit.progress.commit_id))
+        sending = self._sending(commit.table, java, validator, (COMMIT_ID, commit.progress.commit_id))
         try:
             hit("commit.before")
             snapshot = sending.send(update)
@@ -276,16 +287,16 @@ class IcebergCatalog:
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         with answering(_CANNOT_LOAD, table):
-            yield from logged_snapshots(self.pipeline, names, self._ancestors_of(self._loaded(table)))
+            yield from logged_snapshots(self.pipeline, names, ancestors_of(self._loaded(table), self.branch_of(table)))
 
     def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
         return (json.loads(text).get("summary", {}) for text in self.snapshot_texts(table))
 
     def snapshot_texts(self, table: str) -> Iterator[str]:
-        """Yields the snapshots of the main branch as loaded, the newest first, as Iceberg's JSON."""
+        """Yields the snapshots of the table's branch as loaded, the newest first, as Iceberg's JSON."""
         parser = self._jvm.org.apache.iceberg.SnapshotParser
         with answering(_CANNOT_LOAD, table):
-            for snapshot in each(self._ancestors_of(self._loaded(table))):
+            for snapshot in ancestors_of(self._loaded(table), self.branch_of(table)):
                 yield parser.toJson(snapshot)  # One call in place of one for each entry.
 
     def _loaded(self, table: str) -> Any:
@@ -302,7 +313,7 @@ class IcebergCatalog:
         validator = HistoryValidator(
             self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, rewrite.read_at)
         )
-        sending = Sending(java, validator, (key(self.pipeline, REWRITE_ID), rewrite.id))
+        sending = self._sending(rewrite.table, java, validator, (REWRITE_ID, rewrite.id))
         try:
             overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
             left = set(rewrite.removed)
@@ -324,7 +335,7 @@ class IcebergCatalog:
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
-        sending = Sending(java, validator, (key(self.pipeline, name), value))
+        sending = self._sending(append.table, java, validator, (name, value))
         try:
             update = java.newAppend()
             self._files.apply((file.content for file in append.files), java, update, "AppendFiles.appendFile")
@@ -343,7 +354,7 @@ class IcebergCatalog:
             COMMIT_ID,
         )
         commit = Commit(request.table, request.files, Progress(), request.expected, request.delta)
-        sending = Sending(java, validator, (key(self.pipeline, REPLAY_ID), request.id))
+        sending = self._sending(request.table, java, validator, (REPLAY_ID, request.id))
         try:
             update = self._update_for(java, commit)
             self._set_own({**request.summary, REPLAY_ID: request.id}, update)
@@ -375,12 +386,16 @@ class IcebergCatalog:
     def _update_for(self, java: Any, commit: Commit) -> Any:
         cached = self._states.get(commit.table)
         if cached is None or cached[1].older_specs:  # Of other tables Java need not be asked.
-            forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
+            forget_dropped_values(self.gateway, self.pipeline, java, commit.table, self.branch_of(commit.table))
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()
         self._files.apply((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
         return append
+
+    def _sending(self, table: str, java: Any, validator: Validator, entry: tuple[str, str]) -> Sending:
+        """Returns a commit to the table's branch. entry: as of Sending, under this pipeline's keys."""
+        return Sending(java, validator, (key(self.pipeline, entry[0]), entry[1]), self.branch_of(table))
 
     def _set_own(self, entries: Mapping[str, str], update: Any) -> None:
         """Sets entries of this pipeline in the summary of an update's snapshot."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import specs_to_describe
-from frazil.catalog.iceberg.java import array_of, each, make_hidden
+from frazil.catalog.iceberg.java import array_of, each, make_hidden, newest_snapshot
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark, open_merger, rewrite_records, worth_rewriting
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
@@ -25,6 +25,7 @@ from frazil.catalog.table_metadata import partition_text
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.failpoints import hit
+from frazil.types import MAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,6 +42,7 @@ _Z_TYPES = frozenset(
     {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
 )
 """Types whose values Iceberg places on a Z-curve."""
+_NO_SNAPSHOT = -1
 _NO_ORDER = 0
 """Iceberg's id of the empty sort order."""
 
@@ -60,7 +62,9 @@ def compact_table(
     """
     gateway, java = catalog.gateway, catalog.java_table(table)
     jvm = gateway.jvm
-    seen = seen_as(jvm, java, with_no_order=bool(compaction.zorder))
+    branch = catalog.branch_of(table)
+    head_id = None if branch == MAIN else int(newest_snapshot(java, table, branch).snapshotId())
+    seen = seen_as(jvm, java, with_no_order=bool(compaction.zorder), head_id=head_id)
     options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
     is_chosen_here = compaction.partitions is not None or not is_readable
     most = int(options.pop(_MOST_FILES, sys.maxsize)) if is_chosen_here else sys.maxsize
@@ -93,14 +97,15 @@ def compact_table(
     return Rewritten(removed, added, size, lost)
 
 
-def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False) -> Any:
+def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False, head_id: int | None = None) -> Any:
     """Returns the table with columns renamed that Iceberg's Spark reader would refuse; files are read by field id, not
     by name. with_no_order: adds the empty sort order, to which a writer assigns its files, where the table was created
-    with an order of its own and lacks it.
+    with an order of its own and lacks it. head_id: the newest snapshot of the table that is returned, -1 for none; None:
+    the table's.
     """
     lacks_none = with_no_order and _NO_ORDER not in java.sortOrders()
     has_reserved = any(str(field.name()) in RESERVED for field in each(java.schema().columns()))
-    if not has_reserved and not lacks_none:
+    if not has_reserved and not lacks_none and head_id is None:
         return java
     iceberg = jvm.org.apache.iceberg
     metadata = java.operations().current()
@@ -109,6 +114,10 @@ def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False) -> Any:
         for field in schema["fields"]:
             if field["name"] in RESERVED:
                 field["name"] = f"{field['name']}__{field['id']}"
+    if head_id is not None:
+        refs = {MAIN: {"snapshot-id": head_id, "type": "branch"}} if head_id != _NO_SNAPSHOT else {}
+        document |= {"current-snapshot-id": head_id, "refs": refs}
+        document["snapshot-log"] = []
     if lacks_none:
         document["sort-orders"].append({"order-id": _NO_ORDER, "fields": []})
     renamed = iceberg.TableMetadataParser.fromJson(metadata.metadataFileLocation(), json.dumps(document))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from frazil.catalog.iceberg.java import each, java_errors, unavailable
+from frazil.catalog.iceberg.java import each, head_of, java_errors, unavailable
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
 
@@ -244,16 +244,17 @@ class TableScans:
     read.
     """
 
-    def __init__(self, jvm: Any) -> None:
+    def __init__(self, jvm: Any, branch_of: Callable[[str], str]) -> None:
         self._jvm = jvm
+        self._branch_of = branch_of
         self._scans: dict[str, Scan] = {}
 
     def scan(self, table: str, java: Any) -> Scan:
-        """Returns the files of the Java table as last loaded.
+        """Returns the files of the Java table's branch as last loaded.
 
         Raises: UnavailableError where its metadata cannot be read.
         """
-        snapshot = java.currentSnapshot()
+        snapshot = head_of(java, self._branch_of(table))
         if snapshot is None:
             return Scan()
         scan = self._scans.get(table)
@@ -266,7 +267,7 @@ class TableScans:
         scan = self._scans.get(commit.table)
         if scan is None:
             return
-        snapshot = java.currentSnapshot()
+        snapshot = head_of(java, self._branch_of(commit.table))
         if snapshot is None or snapshot.parentId() != scan.read_at:  # None: somebody has removed the main branch since.
             return
         first_row_ids = {}

@@ -13,9 +13,10 @@ from typing import Any
 
 from frazil.catalog.iceberg.answers import send_once
 from frazil.catalog.iceberg.data_files import Dropped, MethodHandles, dropped_fields
-from frazil.catalog.iceberg.java import array_of, each, remove, summary_of
+from frazil.catalog.iceberg.java import array_of, each, head_of, remove, summary_of
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError
+from frazil.types import MAIN
 
 _READER = "org.apache.iceberg.ManifestReader"
 _WRITER = "org.apache.iceberg.ManifestWriter"
@@ -25,20 +26,29 @@ _ROW = "org.apache.iceberg.StructLike"
 _CONSUMER = "java.util.function.Consumer"
 
 
-def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str) -> None:
+def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str, branch: str) -> None:
     """Writes the manifests of the Java table again, in one commit, that have partition values of dropped columns; commits
     nothing where there are none, as in nearly all tables.
 
-    Raises: SpecError where equality deletes apply by such values; ConflictError after a conflicting commit; one of
+    Raises: SpecError where equality deletes apply by such values, or where a branch other than main has such manifests,
+    as Iceberg rewrites manifests of the main branch only; ConflictError after a conflicting commit; one of
     `lost_answers` where the outcome is unknown.
     """
     dropped = dropped_fields(java.specs())
-    snapshot = java.currentSnapshot() if dropped else None
+    snapshot = head_of(java, branch) if dropped else None
     if snapshot is None:
         return
     manifests = [manifest for manifest in each(snapshot.allManifests(java.io())) if _has_values(manifest, dropped)]
     if not manifests:
         return
+    if branch != MAIN:
+        place = f"{table}.`branch_{branch}`"
+        raise SpecError(
+            f"the branch `{branch}` has files partitioned by a column that the table has dropped, and Iceberg can replace"
+            " manifests of the main branch only",
+            remedy=f"write the rows again in one commit, such as `INSERT OVERWRITE {place} SELECT * FROM {place}` in Spark",
+            where=table,
+        )
     rewriter = _Rewriter(gateway, java, dropped)
     may_have_equality_deletes = summary_of(snapshot).get("total-equality-deletes") != "0"
     if may_have_equality_deletes and any(rewriter.has_equality_deletes(manifest) for manifest in manifests):
@@ -54,7 +64,7 @@ def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str) ->
         written.append(str(new.path()))
         update.deleteManifest(manifest)
         update.addManifest(new)
-    if not send_once(gateway, pipeline, update, java, int(snapshot.snapshotId())):
+    if not send_once(pipeline, update, java, int(snapshot.snapshotId())):
         remove(java, written)
         raise ConflictError("another writer has changed the table's manifests in the meantime", where=table)
 

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET
+from frazil.types import MAIN
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -305,12 +306,44 @@ def each(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def newest_snapshot(java: Any, table: str) -> Any:
-    """Returns the newest snapshot of the main branch of the Java table.
+def head_of(java: Any, branch: str) -> Any:
+    """Returns the newest snapshot of the branch of a Java table; None without a snapshot. A branch that the table does not
+    have yet begins at the main branch, as Iceberg creates it with its first commit.
+
+    Raises: SpecError where the table has a tag of this name.
+    """
+    ref = None if branch == MAIN else java.refs().get(branch)
+    if ref is None:
+        return java.currentSnapshot()
+    if ref.isTag():
+        raise SpecError(
+            f"`branch: {branch}` is the name of a tag of the table, and commits need a branch",
+            remedy="name another branch, or remove the tag",
+            where=str(java.name()),
+        )
+    return java.snapshot(ref.snapshotId())
+
+
+def on_branch(update: Any, branch: str) -> Any:
+    """Returns the uncommitted update of a Java table, which will be committed to the branch."""
+    return update if branch == MAIN else update.toBranch(branch)
+
+
+def ancestors_of(java: Any, branch: str) -> Iterator[Any]:
+    """Yields the snapshots of the branch of a Java table, the newest first, as far as they are not expired."""
+    snapshot = head_of(java, branch)
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parentId()
+        snapshot = java.snapshot(parent) if parent is not None else None
+
+
+def newest_snapshot(java: Any, table: str, branch: str = MAIN) -> Any:
+    """Returns the newest snapshot of the branch of the Java table.
 
     Raises: ConflictError without one, such as of a table that was deleted and recreated since it was planned for.
     """
-    snapshot = java.currentSnapshot()
+    snapshot = head_of(java, branch)
     if snapshot is None:
         raise ConflictError("the table has no snapshot any more", where=table)
     return snapshot

@@ -21,6 +21,7 @@ from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
     Collector,
     each,
+    head_of,
     is_not_there,
     java_errors,
     lent,
@@ -45,7 +46,7 @@ from frazil.catalog.table_metadata import (
 )
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.types import Commit, Progress
+from frazil.types import MAIN, Commit, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,12 +95,15 @@ class IcebergMaintenance:
     def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
         iceberg = self._jvm.org.apache.iceberg
         try:
-            java = self._catalog.java_table(table)
+            java, branch = self._catalog.java_table(table), self._catalog.branch_of(table)
             text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
-            if not with_files or java.currentSnapshot() is None:
-                return read_table_metadata(table, text)
-            scan = java.newScan().planWith(maintenance_workers(self._catalog.gateway))
-            return read_table_metadata(table, text, Described(self._jvm, java).batches(scan), self._manifests(java))
+            head = head_of(java, branch)
+            if not with_files or head is None:
+                return read_table_metadata(table, text, branch=branch)
+            scan = java.newScan() if branch == MAIN else java.newScan().useSnapshot(head.snapshotId())
+            scan = scan.planWith(maintenance_workers(self._catalog.gateway))
+            files = Described(self._jvm, java).batches(scan)
+            return read_table_metadata(table, text, files, _manifests(java, head), branch)
         except java_errors() as error:
             if is_not_there(error):
                 return None
@@ -112,7 +116,7 @@ class IcebergMaintenance:
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
                 self._actions().removeDanglingDeleteFiles(staging).execute()
-                replace_deletes(self._catalog, java, staging.currentSnapshot())
+                replace_deletes(self._catalog, table, java, staging.currentSnapshot())
             return done
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
@@ -129,7 +133,7 @@ class IcebergMaintenance:
                 action = action.option(name, value)
             hit("maintenance.deletes.begins")
             result = action.execute()
-            _refuse_lost(replace_deletes(self._catalog, java, staging.currentSnapshot()), table)
+            _refuse_lost(replace_deletes(self._catalog, table, java, staging.currentSnapshot()), table)
             hit("maintenance.deletes.landed")
             return Rewritten(
                 result.rewrittenDeleteFilesCount(), result.addedDeleteFilesCount(), result.rewrittenBytesCount()
@@ -144,7 +148,7 @@ class IcebergMaintenance:
             action = self._actions().rewriteManifests(staging).option("use-caching", "false")
             hit("maintenance.manifests.begins")
             result = action.execute()
-            _refuse_lost(replace_manifests(self._catalog, java, staging.currentSnapshot(), result), table)
+            _refuse_lost(replace_manifests(self._catalog, table, java, staging.currentSnapshot(), result), table)
             hit("maintenance.manifests.landed")
             manifests = (result.rewrittenManifests(), result.addedManifests())
             return Rewritten(*(sum(1 for _ in each(some)) for some in manifests))
@@ -158,7 +162,7 @@ class IcebergMaintenance:
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
         hit("maintenance.manifests.begins")
         since = int(newest_snapshot(java, table).snapshotId())
-        _refuse_lost(self._send_once(rewrite.clusterBy(_Together()), java, since), table)
+        _refuse_lost(self._send_once(table, rewrite.clusterBy(_Together()), java, since), table)
         hit("maintenance.manifests.landed")
         summary = newest_snapshot(java, table).summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
@@ -181,7 +185,8 @@ class IcebergMaintenance:
         with _explained("progress cannot be carried forward", table):
             java = self._catalog.java_table(table)
             text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
-            carried = carried_progress(text)
+            branch = self._catalog.branch_of(table)
+            carried = carried_progress(text, branch)
             if not carried:
                 return
             append = java.newFastAppend()
@@ -189,8 +194,8 @@ class IcebergMaintenance:
                 append.set(name, value)
             hit("maintenance.carry.begins")
             with self._catalog.lock(table):
-                since = int(java.currentSnapshot().snapshotId())
-                _refuse_lost(self._send_once(append, java, since, _SameProgress(carried)), table)
+                since = int(head_of(java, branch).snapshotId())
+                _refuse_lost(self._send_once(table, append, java, since, _SameProgress(carried)), table)
                 hit("maintenance.carry.landed")
                 # Otherwise the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
@@ -228,8 +233,9 @@ class IcebergMaintenance:
             primitive = [field for field in each(java.schema().columns()) if field.type().isPrimitiveType()]
             columns = [str(field.name()) for field in primitive if str(field.name()) not in RESERVED]
             action = self._actions().computeTableStats(java).columns(strings(self._catalog.gateway, columns))
-            with self._dealt_out(newest_snapshot(java, table)):
-                action.execute()
+            newest = newest_snapshot(java, table, self._catalog.branch_of(table))
+            with self._dealt_out(newest):
+                action.snapshot(newest.snapshotId()).execute()
             hit("maintenance.statistics.landed")
 
     def note(self, table: str, name: str, text: str) -> None:
@@ -239,20 +245,21 @@ class IcebergMaintenance:
     def _forget_dropped_values(self, table: str) -> None:
         with self._catalog.lock(table):
             java = self._catalog.java_table(table)
-            forget_dropped_values(self._catalog.gateway, self._catalog.pipeline, java, table)
+            branch = self._catalog.branch_of(table)
+            forget_dropped_values(self._catalog.gateway, self._catalog.pipeline, java, table, branch)
 
-    def _send_once(self, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
-        return send_once(self._catalog.gateway, self._catalog.pipeline, update, java, since, validator)
+    def _send_once(self, table: str, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
+        return send_once(self._catalog.pipeline, update, java, since, validator, self._catalog.branch_of(table))
 
     def _staged(self, table: str) -> tuple[Any, Any]:
-        """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""
-        java = self._catalog.java_table(table)
-        newest_snapshot(java, table)
-        return java, java.newTransaction().table()
-
-    def _manifests(self, java: Any) -> list[tuple[int, int]]:
-        manifests = each(java.currentSnapshot().allManifests(java.io()))
-        return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
+        """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`), in which
+        the main branch is the table's branch: Iceberg's actions know no other.
+        """
+        java, branch = self._catalog.java_table(table), self._catalog.branch_of(table)
+        newest, transaction = newest_snapshot(java, table, branch), java.newTransaction()
+        if branch != MAIN:
+            transaction.manageSnapshots().setCurrentSnapshot(newest.snapshotId()).commit()
+        return java, transaction.table()
 
     def _actions(self) -> Any:
         """Returns Iceberg's actions in the session of maintenance."""
@@ -344,6 +351,12 @@ def _settings(cores: int) -> dict[str, str]:
         _SPLIT_SIZE: _UNLIMITED,
         "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
     }
+
+
+def _manifests(java: Any, snapshot: Any) -> list[tuple[int, int]]:
+    """Returns the size in bytes and the partition spec of each manifest of the snapshot."""
+    manifests = each(snapshot.allManifests(java.io()))
+    return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
 
 
 class _Together:

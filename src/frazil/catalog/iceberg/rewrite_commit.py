@@ -12,7 +12,7 @@ from typing import Any
 from frazil.catalog.iceberg.answers import send_once
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import each, maintenance_workers, newest_snapshot, remove, summary_of
+from frazil.catalog.iceberg.java import each, head_of, maintenance_workers, newest_snapshot, remove, summary_of
 from frazil.catalog.iceberg.validators import RewriteValidator
 from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.scans import LiveFile, Scan
@@ -22,11 +22,11 @@ from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
 _TRIES = 8
 
 
-def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool:
-    """Commits the changes that the snapshot `staged` of a transaction makes to the delete files of `java`; see
-    `send_once`. Where the table does not contain the commit, the transaction's files are deleted.
+def replace_deletes(catalog: IcebergCatalog, table: str, java: Any, staged: Any) -> bool:
+    """Commits the changes that the snapshot `staged` of a transaction makes to the delete files of `java`, the Java table;
+    see `send_once`. Where the table does not contain the commit, the transaction's files are deleted.
     """
-    base, io = java.currentSnapshot(), java.io()
+    base, io = head_of(java, catalog.branch_of(table)), java.io()
     if staged.snapshotId() == base.snapshotId():
         return True
     update = java.newRewrite().validateFromSnapshot(base.snapshotId())
@@ -36,12 +36,12 @@ def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool:
     for file in added:
         update.addFile(file, file.dataSequenceNumber())
     manifests = _manifests(staged, io) - _manifests(base, io)
-    return _send_staged(catalog, java, staged, update, [str(file.location()) for file in added], manifests)
+    return _send_staged(catalog, table, java, staged, update, [str(file.location()) for file in added], manifests)
 
 
-def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any) -> bool:
-    """Commits the manifests of the snapshot `staged` of a transaction, as `replace_deletes`. done: the result of
-    Iceberg's action.
+def replace_manifests(catalog: IcebergCatalog, table: str, java: Any, staged: Any, done: Any) -> bool:
+    """Commits the manifests of the snapshot `staged` of a transaction to the main branch, as `replace_deletes`. done: the
+    result of Iceberg's action.
     """
     base = java.currentSnapshot()
     if staged.snapshotId() == base.snapshotId():
@@ -51,16 +51,23 @@ def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any
         update.deleteManifest(manifest)
     for manifest in added:
         update.addManifest(manifest)
-    return _send_staged(catalog, java, staged, update, [str(manifest.path()) for manifest in added])
+    return _send_staged(catalog, table, java, staged, update, [str(manifest.path()) for manifest in added])
 
 
 def _send_staged(
-    catalog: IcebergCatalog, java: Any, staged: Any, update: Any, added: Sequence[str], manifests: Iterable[str] = ()
+    catalog: IcebergCatalog,
+    table: str,
+    java: Any,
+    staged: Any,
+    update: Any,
+    added: Sequence[str],
+    manifests: Iterable[str] = (),
 ) -> bool:
     """Commits `update` as `send_once`, and deletes what the transaction has written besides: its own list of manifests
     and `manifests`, and the files `added` where the table does not contain them.
     """
-    landed = send_once(catalog.gateway, catalog.pipeline, update, java, int(java.currentSnapshot().snapshotId()))
+    branch = catalog.branch_of(table)
+    landed = send_once(catalog.pipeline, update, java, int(head_of(java, branch).snapshotId()), branch=branch)
     remove(java, {str(staged.manifestListLocation()), *manifests})
     if not landed:
         remove(java, added)
@@ -109,7 +116,8 @@ class RewriteCommit:
         self._table = table
         self._java = java
         self._transfer = transfer
-        head = newest_snapshot(java, table)
+        self._branch = catalog.branch_of(table)
+        head = newest_snapshot(java, table, self._branch)
         self._read_at, self._number = int(head.snapshotId()), head.sequenceNumber()
         self._has_deletes = summary_of(head).get("total-delete-files") != "0"
         self._file_count = int(summary_of(head).get("total-data-files") or 0)
@@ -152,7 +160,7 @@ class RewriteCommit:
 
     def _now(self) -> int:
         self._java.refresh()
-        return int(newest_snapshot(self._java, self._table).snapshotId())
+        return int(newest_snapshot(self._java, self._table, self._branch).snapshotId())
 
     def _scan(self) -> Scan:
         return self._catalog.scans.scan(self._table, self._java)
@@ -182,8 +190,8 @@ class RewriteCommit:
         update.scanManifestsWith(maintenance_workers(self._catalog.gateway))
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)
-        catalog, validator = self._catalog, RewriteValidator(self._read_at, is_all)
-        landed = send_once(catalog.gateway, catalog.pipeline, update, self._java, self._read_at, validator)
+        validator = RewriteValidator(self._read_at, is_all)
+        landed = send_once(self._catalog.pipeline, update, self._java, self._read_at, validator, self._branch)
         if landed:
             hit("maintenance.compact.landed")
             self._note_rewrite(rewrite, view)

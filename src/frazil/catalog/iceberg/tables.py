@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import each, length, summary_of
+from frazil.catalog.iceberg.java import each, head_of, length, summary_of
 from frazil.catalog.iceberg.opening import REST
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
@@ -24,7 +24,7 @@ from frazil.plugins.catalogs import KEEPS_METADATA
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.store.file_io import store_of
 from frazil.store.properties import check_sent, task_properties
-from frazil.types import Commit, DataFile, Progress, RowDelta
+from frazil.types import MAIN, Commit, DataFile, Progress, RowDelta
 
 _STORAGE_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
@@ -52,7 +52,15 @@ class Operations:
 class StateReader:
     """Reads Java tables of the catalog with these `properties`, for one pipeline."""
 
-    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], vends_credentials: bool) -> None:
+    def __init__(
+        self,
+        gateway: Any,
+        pipeline: str,
+        properties: Mapping[str, str],
+        vends_credentials: bool,
+        branch_of: Callable[[str], str],
+    ) -> None:
+        self._branch_of = branch_of
         self._gateway = gateway
         self._jvm = gateway.jvm
         self._mapper = gateway.jvm.org.apache.iceberg.util.JsonUtil.mapper()
@@ -64,9 +72,11 @@ class StateReader:
     def state(self, table: str, java: Any) -> TableState:
         """Returns the state of the Java table as last loaded."""
         iceberg = self._jvm.org.apache.iceberg
-        progress, is_cut = self._progress(java)
+        branch = self._branch_of(table)
+        snapshot = head_of(java, branch)
+        progress, is_cut = self._progress(java, snapshot)
         properties = self.strings_of(java.properties())
-        metadata, snapshot = java.operations().current(), java.currentSnapshot()
+        metadata, main = java.operations().current(), snapshot if branch == MAIN else java.currentSnapshot()
         prefix = key(self._pipeline, "")
         return TableState(
             name=table,
@@ -80,6 +90,7 @@ class StateReader:
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
             io_properties=self._io_properties(java, table),
             head_id=snapshot.snapshotId() if snapshot is not None else None,
+            main_id=main.snapshotId() if main is not None else None,
             partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
             sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
             older_specs=self._older_specs(java),
@@ -99,12 +110,12 @@ class StateReader:
         return self._progress_in(snapshot, self.strings_of(snapshot.summary()))
 
     def landed(self, java: Any, commit: Commit, newest: int) -> Progress | None:
-        """Returns the progress of a commit on the main branch; None where it is not there. All snapshots up to the
+        """Returns the progress of a commit on the table's branch; None where it is not there. All snapshots up to the
         sequence number `newest` existed before the commit.
 
         Raises: UnavailableError where the snapshots that show it have been expired.
         """
-        snapshot = java.currentSnapshot()
+        snapshot = head_of(java, self._branch_of(commit.table))
         while snapshot is not None:
             commit_id = summary_of(snapshot).get(key(self._pipeline, "commit-id"))
             if commit_id == commit.progress.commit_id:
@@ -126,11 +137,10 @@ class StateReader:
     def _progress_in(self, snapshot: Any, summary: Mapping[str, str]) -> Progress | None:
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
 
-    def _progress(self, java: Any) -> tuple[Progress, bool]:
-        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot, or in one
-        whose parent the catalog does not show.
+    def _progress(self, java: Any, snapshot: Any) -> tuple[Progress, bool]:
+        """Returns the newest progress on the branch that `snapshot` is the newest of, and whether the branch ends in an
+        expired snapshot, or in one whose parent the catalog does not show.
         """
-        snapshot = java.currentSnapshot()
         while snapshot is not None:
             summary = self.strings_of(summary_of(snapshot))
             if key(self._pipeline, "offsets") in summary:
@@ -193,9 +203,8 @@ class StateReader:
         contents: dict[str, Any] = json.loads(self._jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot))
         return contents
 
-    def size_of(self, java: Any, newest: Mapping[str, Any] | None = None) -> TableSize:
-        """Returns the size of the Java table. newest: its newest snapshot, where that was read already."""
-        newest = self.contents_of(java.currentSnapshot()) if newest is None else newest
+    def size_of(self, java: Any, newest: Mapping[str, Any]) -> TableSize:
+        """Returns the size of the Java table. newest: the newest snapshot of its branch, as `contents_of` returns it."""
         if not newest:
             return TableSize(0, 0, 0, 0)
         summary = newest.get("summary", {})

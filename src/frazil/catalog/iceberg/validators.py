@@ -121,7 +121,7 @@ class HistoryValidator(Validator):
         self._is_right = is_right
 
     def _accepts(self, snapshots: Any) -> bool:
-        return self._is_right(logged_snapshots(self._pipeline, self._names, snapshots))
+        return self._is_right(logged_snapshots(self._pipeline, self._names, each(snapshots)))
 
     def _message(self) -> str:
         return f"the table has another {self.name}, or its history was expired"
@@ -169,14 +169,14 @@ class MaintenanceValidator(Validator):
         return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
 
 
-def logged_snapshots(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[LoggedSnapshot]:
+def logged_snapshots(pipeline: str, names: Sequence[str], snapshots: Iterator[Any]) -> Iterator[LoggedSnapshot]:
     """Yields the Java snapshots of one branch, the newest first, with the values of these summary keys."""
-    iterator = snapshots.iterator()
-    has_next = iterator.hasNext()
-    while has_next:
-        snapshot = iterator.next()
+    snapshot = next(snapshots, None)
+    while snapshot is not None:
         summary = summary_of(snapshot)
         values = {name: summary.get(key(pipeline, name)) for name in names}
-        has_next = iterator.hasNext()
+        parent = next(snapshots, None)
         words = {name: str(text) for name, text in values.items() if text is not None}
-        yield LoggedSnapshot(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)
+        is_cut = parent is None and snapshot.parentId() is not None
+        yield LoggedSnapshot(snapshot.snapshotId(), words, is_cut)
+        snapshot = parent

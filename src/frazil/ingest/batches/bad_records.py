@@ -7,10 +7,10 @@ from pyiceberg.schema import Schema
 from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batches.job import JobRunner, job_of
-from frazil.ingest.tables.state import FEWEST_TO_JUDGE
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport, merge_reports
 from frazil.spec import TableSpec
+from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
 

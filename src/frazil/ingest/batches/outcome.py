@@ -18,11 +18,12 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.batches.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
-from frazil.ingest.tables.state import FEWEST_TO_JUDGE, NoOpChange, RunState
+from frazil.ingest.tables.state import NoOpChange, RunState
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
+from frazil.stages.watch import FEWEST_TO_JUDGE
 from frazil.types import Resolved, RoutedTable, advance
 
 

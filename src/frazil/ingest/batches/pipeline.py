@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from frazil.catalog.port import NotSent, TableState
@@ -35,7 +35,6 @@ from frazil.ingest.batches.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.batches.schema_updates import SchemaUpdates
 from frazil.ingest.batches.services import Services
 from frazil.ingest.plan import advance_watermark, open_transactions
-from frazil.ingest.tables.expectations import with_commits
 from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tables.target import target_of
@@ -53,6 +52,7 @@ from frazil.types import (
     by_topic,
 )
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
+from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
 from frazil.upsert.truncates import unplaced
@@ -120,7 +120,7 @@ class Pipeline:
         """Commits the batch, unless its report requires another step first; its files are deleted then."""
         step = self._read_again(planned, report) or self._check_rows(planned, report)
         if step is None:
-            return self._commit(planned, with_commits(planned.table.spec, report))
+            return self._commit(planned, _with_findings(planned.table, report))
         self._delete_files(planned.table, report)
         return step()
 
@@ -131,9 +131,9 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.routed.new_values and not table.is_first:
             return partial(self._name_tables, planned, report)
-        unmet = table.expectations.stop_at_record(table.spec, report)
-        if unmet is not None:
-            return partial(_stop_with, unmet)
+        refusals = (watch.refuse_read(table.spec, report) for watch in table.watches)
+        if (error := next(filter(None, refusals), None)) is not None:
+            return partial(_stop_with, error)
         if report.bad_records.count and table.spec.bad_records.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
@@ -165,8 +165,9 @@ class Pipeline:
             return partial(self._open_dead_letters, planned, report)
         if key_updates:
             return partial(Replan, table.state, report, key_updates)
-        unmet = table.expectations.stop_at_batch(table.spec, with_commits(table.spec, report))
-        return partial(_stop_with, unmet) if unmet is not None else None
+        refusals = (watch.refuse_commit(table.spec, _with_findings(table, report)) for watch in table.watches)
+        error = next(filter(None, refusals), None)
+        return partial(_stop_with, error) if error is not None else None
 
     def _fetch_schemas(self, planned: Planned, report: TaskReport) -> Outcome:
         schemas = self.schemas_of(planned.table, report.schema.missing)
@@ -287,6 +288,9 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
+            elif table.spec.changes.dedupe is not None:
+                committed, dropped = commit_deduplicated(self._catalog, target_of(table), state, report, commit)
+                report = without_duplicates(report, dropped)
             else:
                 committed = self._catalog.commit(commit)
         except OldRowsMissing as gone:
@@ -314,7 +318,8 @@ class Pipeline:
         offsets = advance(planned.position, ranges)
         held = open_transactions(offsets, planned.ends, planned.log_ends)
         skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
-        unmet = add_counts(before.unmet, report.unmet.counts)
+        findings = add_counts(before.findings, report.findings.counts)
+        counted = (name for stage in table.spec.stage_settings.values() for name in stage.counted)
         return Progress(
             offsets=offsets,
             topic_ids=table.topic_ids(),
@@ -341,7 +346,7 @@ class Pipeline:
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=checked_balance(table, report),
-            unmet={expectation.name: unmet.get(expectation.name, 0) for expectation in table.spec.query.expect},
+            findings={name: findings.get(name, 0) for name in counted},
             lookups=table.schema.reference_versions,
         )
 
@@ -354,6 +359,11 @@ class Pipeline:
             return self.schema_updates.update(planned, replace(report, schema=requests))
         places = gone.places(sorted(planned.batch.topics))
         return Replan(planned.table.state, report, (MissingRequired(places),))
+
+
+def _with_findings(table: Table, report: TaskReport) -> TaskReport:
+    """Returns the report of a batch with what stages find in it as a whole."""
+    return reduce(lambda added, watch: watch.add_findings(table.spec, added), table.watches, report)
 
 
 def _stop_with(error: FrazilError) -> Outcome:

@@ -63,7 +63,8 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     record_applied_early(table, report, services.clock.now_ms())
     table.note_committed(report)
     _count_ignored(table, report)
-    table.expectations.note_committed(table.spec, report, services.clock.monotonic_s())
+    for watch in table.watches:
+        watch.note_committed(table.spec, report, services.clock.monotonic_s())
     planner.measure(table)
     has_more = lag_records(table.position(), planner.ends) > 0
     table.status.set(RunState.RUNNING if has_more else RunState.WAITING, None)

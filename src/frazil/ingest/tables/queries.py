@@ -36,6 +36,7 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     query_columns,
+    with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
@@ -48,7 +49,7 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
-from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart, spark_columns
+from frazil.process.program import Call, Expression, Field, Program, Project, SparkPart, spark_columns
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import NoFieldLeft, Steps, compile_steps
@@ -56,12 +57,12 @@ from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled
 from frazil.spec import TableSpec
-from frazil.spec.settings import ExpectationSpec
 from frazil.spec.steps import metadata_names
 from frazil.stages.notes import StageNote
-from frazil.stages.stage import Origins
+from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
-from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -83,8 +84,10 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
-    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
-        """Returns the table's expectations for rows with these columns.
+    def conditions(
+        self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
+    ) -> tuple[tuple[str, Expression], ...]:
+        """Returns conditions of the table's stages for rows with these columns, by name.
 
         Raises: as `analyse`.
         """
@@ -105,7 +108,7 @@ class SparkQueries:
         #: By the Python functions that queries may call.
         self._catalysts: dict[tuple[Function, ...], Catalyst] = {}
         self._known: dict[tuple[str, str], Query] = {}
-        self._expectations: dict[tuple[str, str], tuple[Expectation, ...]] = {}
+        self._conditions: dict[tuple[str, str], tuple[tuple[str, Expression], ...]] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
@@ -126,33 +129,30 @@ class SparkQueries:
                 check_query(spec.query.select, catalyst.parse(spec.query.select), catalyst.functions)
             _check_conditions(spec, catalyst)
 
-    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+    def conditions(
+        self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
+    ) -> tuple[tuple[str, Expression], ...]:
         """See Queries."""
-        place = repr((spec.query.udf, spec.query.expect)), rows.model_dump_json()
+        place = repr((spec.query.udf, conditions)), rows.model_dump_json()
         with self._lock:
-            if place not in self._expectations:
-                self._expectations[place] = tuple(
-                    self._expectation(spec, expectation, rows)
-                    for expectation in spec.query.expect
-                    if expectation.is_of_rows
-                )
-            return self._expectations[place]
+            if place not in self._conditions:
+                analysed = ((condition.name, self._condition(spec, condition, rows)) for condition in conditions)
+                self._conditions[place] = tuple(analysed)
+            return self._conditions[place]
 
-    def _expectation(self, spec: TableSpec, expected: ExpectationSpec, rows: Schema) -> Expectation:
-        where = f"{spec.name}, expect.{expected.name}"
+    def _condition(self, spec: TableSpec, declared: RowCondition, rows: Schema) -> Expression:
+        where = f"{spec.name}, {declared.place}"
         try:
             with waiting_for_fields(spec, where, may_come=not spec.query.select or "*" in spec.query.select):
-                condition = analyse_condition(self._catalyst(spec.query.udf), expected.that, rows, expected.name)
+                condition = analyse_condition(self._catalyst(spec.query.udf), declared.text, rows, declared.name)
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
-        _refuse_outside(condition.outside, where, _EXPECT_REMEDY)
+        _refuse_outside(condition.outside, where, declared.remedy)
         assert condition.stage is not None
-        # A share is judged when all tasks have reported.
-        action = expected.action if expected.at_most is None else "warn"
-        expectation = Expectation(expected.name, condition.stage.condition, expected.that, action)
-        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _EXPECT_REMEDY)
-        return expectation
+        expression = condition.stage.condition
+        _refuse_unproven(Program((), (), conditions=((declared.name, expression),)), where, declared.remedy)
+        return expression
 
     def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
         """See Queries."""
@@ -193,7 +193,6 @@ def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
 
 
 _OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
-_EXPECT_REMEDY = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
 
 
 def _refuse_outside(outside: Outside | None, where: str, remedy: str) -> None:
@@ -295,6 +294,7 @@ class QueryTables:
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
+        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
@@ -397,8 +397,7 @@ class QueryTables:
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
-        # Rescued values are beside the columns of the records.
-        fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
+        fields = Schema(*(field for field in whole.fields if field.name not in EXTRA_COLUMNS))
         stages = table_stages(table.spec)
         origins = field_origins(table, fields) if stages else {}
         seen, projects, notes = fields, list[Project](), list[StageNote]()
@@ -422,20 +421,22 @@ class QueryTables:
             for stage in stages:
                 stage.check_query(table.spec, query, fields, origins)
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         for project in reversed(projects):
             query = replace(query, program=_with_project(project, program_of(query)))
-        return self._expecting(table, replace(query, notes=tuple(notes)))
+        return self._judged(table, replace(query, notes=tuple(notes)), stages)
 
-    def _expecting(self, table: Table, query: Query) -> Query:
-        """Returns the query with what its rows are expected to meet."""
-        if not table.spec.query.judges_rows:
+    def _judged(self, table: Table, query: Query, stages: Iterable[TableStage]) -> Query:
+        """Returns the query with the conditions by which stages judge its rows."""
+        conditions = [condition for stage in stages for condition in stage.conditions()]
+        if not conditions:
             return query
         if self._queries is None:
             raise _no_spark(table)
-        expectations = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
-        return replace(query, program=replace(program_of(query), expectations=expectations))
+        analysed = self._queries.conditions(table.spec, new_schema(query_columns(query).items()), conditions)
+        return replace(query, program=replace(program_of(query), conditions=analysed))
 
 
 def _no_spark(table: Table) -> SpecError:

@@ -24,6 +24,7 @@ from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import format_path, shown_path
 from frazil.schema.selection import Path
+from frazil.stages.watch import Tally
 from frazil.types import BadRecord, OffsetRange, Offsets, Resolved, by_partition, by_topic
 from frazil.upsert.records.read_changes import PendingUpdate, Place
 
@@ -335,40 +336,7 @@ class SchemaState:
         return tuple((name.removeprefix(prefix), schema) for name, schema in items)
 
 
-FEWEST_TO_JUDGE = 100
-"""The fewest records from which a share of bad records is computed."""
 _GOOD_BATCHES = 20
-
-
-@dataclass
-class Tally:
-    """Recent numbers of records and bad records. Both are halved from time to time, so that older records count less."""
-
-    #: Records, recent ones with more weight.
-    record_count: int = 0
-    #: Bad records among them.
-    bad_count: int = 0
-
-    @property
-    def share(self) -> float:
-        """The share of bad records; 0 for fewer than `FEWEST_TO_JUDGE` records."""
-        return self.bad_count / self.record_count if self.record_count >= FEWEST_TO_JUDGE else 0.0
-
-    def share_with(self, report: TaskReport) -> float:
-        """Returns the share of bad records with those of `report` included."""
-        return self.share_after(report.counts.record_count, report.bad_records.count)
-
-    def share_after(self, record_count: int, bad_count: int) -> float:
-        """Returns the share of bad records with so many more records."""
-        return Tally(self.record_count + record_count, self.bad_count + bad_count).share
-
-    def add(self, record_count: int, bad_count: int) -> None:
-        """Adds the records of a committed batch."""
-        self.record_count += record_count
-        self.bad_count += bad_count
-        while self.record_count >= 2 * FEWEST_TO_JUDGE:
-            self.record_count //= 2
-            self.bad_count //= 2
 
 
 @dataclass

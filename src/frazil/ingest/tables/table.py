@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
-from frazil.ingest.tables.expectations import ExpectationState
 from frazil.ingest.tables.settings import declared_columns, records_spec
 from frazil.ingest.tables.state import (
     MANY_FILES,
@@ -27,7 +26,6 @@ from frazil.ingest.tables.state import (
     SchemaState,
     Sizes,
     Status,
-    Tally,
 )
 from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
@@ -36,6 +34,8 @@ from frazil.schema.evolve import extend_schema
 from frazil.schema.names import spelled
 from frazil.schema.routes import Router
 from frazil.spec import TableSpec
+from frazil.stages.table import stage_watches
+from frazil.stages.watch import StageWatch, Tally
 from frazil.types import Batch, Offsets, Progress, RoutedTable
 
 KEY_COLUMNS = "key-columns"
@@ -65,8 +65,8 @@ class Table:
     schema: SchemaState = field(default_factory=SchemaState)
     #: Bad records and dead letters.
     bad_records: BadRecordState = field(default_factory=BadRecordState)
-    #: Expectations that records do not meet.
-    expectations: ExpectationState = field(default_factory=ExpectationState)
+    #: What is remembered for stages.
+    watches: tuple[StageWatch, ...] = field(default_factory=stage_watches)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
     #: Figures of this process, for metrics.
@@ -182,7 +182,7 @@ class Table:
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
-        self.expectations = ExpectationState()
+        self.watches = stage_watches()
         self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
 
     def note_committed(self, report: TaskReport) -> None:
@@ -214,10 +214,15 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.empty_batches,
-            buffered_bytes=self._buffered_row_bytes() if self.spec.changes.mode == "upsert" else None,
+            buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """Whether what identifies the rows of a batch is in memory until the batch is over."""
+        return self.spec.changes.mode == "upsert" or self.spec.changes.dedupe is not None
 
     def _buffered_row_bytes(self) -> int:
         return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)

@@ -12,14 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded, Fate
-from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.shares import value_sizes
-from frazil.process.evaluate import Unmet
-from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
-from frazil.rows.expectations import reason_of
+from frazil.report import MOST_BAD, BadRecords, Counts, FindingReport, RouteReport, SchemaRequests
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path
+from frazil.stages.findings import Finding
 from frazil.types import BadRecord, add_names
 
 
@@ -35,8 +33,8 @@ class Tally:
     bad: BadRecords = field(default_factory=BadRecords)
     #: The records of other tables of the route.
     routed: RouteReport = field(default_factory=RouteReport)
-    #: The records that do not meet an expectation.
-    unmet: ExpectationReport = field(default_factory=ExpectationReport)
+    #: What stages have found.
+    findings: FindingReport = field(default_factory=FindingReport)
 
     @property
     def must_read_again(self) -> bool:
@@ -119,14 +117,14 @@ class Tally:
         classes: Counter[str] = Counter(record.kind for record in named)
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named), classes)])
 
-    def note_unmet(self, topic: str, columns: Records, unmet: Sequence[Unmet]) -> None:
-        """Notes the expectations that records do not meet, each with its first record."""
-        for failure in unmet:
-            name, (row, values) = failure.expectation.name, next(iter(failure.rows.items()))
+    def note_findings(self, topic: str, columns: Records, findings: Sequence[Finding]) -> None:
+        """Notes what stages have found, each with its first record."""
+        for finding in findings:
+            name, (row, reason) = finding.name, next(iter(finding.reasons.items()))
             partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
-            first = BadRecord(topic, partition, offset, ErrorClass.FAILED_EXPECTATION, "", reason_of(failure, values))
-            report = ExpectationReport({name: int(np.count_nonzero(failure.records))}, {name: first})
-            self.unmet = ExpectationReport.merge([self.unmet, report])
+            first = BadRecord(topic, partition, offset, finding.error_class, "", reason)
+            report = FindingReport({name: int(np.count_nonzero(finding.records))}, {name: first})
+            self.findings = FindingReport.merge([self.findings, report])
 
     def note_requests(self, decoded: Decoded, fixed: frozenset[Path]) -> None:
         """Notes what the records request of the schema. fixed: paths of columns that stay required."""

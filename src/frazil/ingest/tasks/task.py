@@ -41,6 +41,9 @@ from frazil.schema.inference import hints_of
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.dedupe.id_rows import IdRows
+from frazil.upsert.merge.part_rows import PartRows, collect_changes
+from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.read_changes import IncompleteUpdates, check_keys, read_upserts
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
@@ -156,6 +159,7 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
+    of_rows = (*of_rows, refuse_unmergeable)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -220,7 +224,7 @@ class TableRun:
     #: The topics that feed the table.
     topics: tuple[str, ...]
     #: The buffered changes of an upsert table; None before the first.
-    changes: ChangeRows | None = None
+    changes: ChangeRows | PartRows | None = None
     #: Writes the data files; None before the first row.
     writer: FileWriter | None = None
     #: Names of two partitions, where rows have more partitions than one batch may write.
@@ -241,6 +245,8 @@ class TableRun:
         self.key_update_parts = IncompleteUpdates(self.target.known.abandoned, self.target.known.applied_early)
         self.last_deletes = LastDeletes(self.target.known.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
+        #: What identifies the rows of a table without duplicates; None for other tables.
+        self.ids = IdRows(self.target, self.topics) if self.target.dedupe is not None else None
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
     @property
@@ -317,7 +323,7 @@ class TableRun:
         decoded = changes.decoded
         self.tally.count(topic, columns, changes.ignored_records)
         self.tally.note_decoded(topic, columns, decoded)
-        self.tally.note_unmet(topic, columns, changes.unmet)
+        self.tally.note_findings(topic, columns, changes.findings)
         self.tally.note_requests(decoded, self.source.fixed)
         if decoded.requested_fields:
             self._note_hints(decoded)
@@ -388,10 +394,12 @@ class TableRun:
         writer, kept = self._own_writer(), changes.without_refused()
         records = pick({name: columns[name] for name in columns.keys() & self.row_fields}, kept.records)
         rows = shape_rows(self.target, kept, records)
+        if self.ids is not None:
+            rows = self.ids.take(topic, rows, records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
             if self.changes is None:
-                self.changes = ChangeRows(self.target, self.topics)
+                self.changes = collect_changes(self.target, self.topics)
             self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
         elif rows.num_rows:
             writer.write(rows)
@@ -418,6 +426,8 @@ class TableRun:
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in data), left[2]),)
                 touched += self.first_tombstones.kept()
+                if self.ids is not None:
+                    touched = self.ids.finish(data)
                 dead_letters = self.dead_letters.finish()
         if not self.is_writing or ends or unpaired:
             self.abandon()
@@ -439,7 +449,7 @@ class TableRun:
                 last_deletes=self.last_deletes.found(),
             ),
             routed=self.tally.routed,
-            unmet=self.tally.unmet,
+            findings=self.tally.findings,
         )
 
     def abandon(self) -> None:

@@ -51,7 +51,7 @@ def reason(program: Program) -> str | None:
     """Returns why tasks cannot evaluate a program by themselves: its first expression that is outside the table; None
     where they can.
     """
-    judged = (expectation.condition for expectation in program.expectations)
+    judged = (condition for _, condition in program.conditions)
     for expression in itertools.chain(*map(expressions_of, program.stages), judged):
         for call in calls_in(expression):
             why_not = objection(call)

@@ -409,7 +409,8 @@ def _parse_separator(text: str) -> str:
     return text
 
 
-def _parse_zone(text: str) -> str:
+def parse_zone(text: str) -> str:
+    """Returns the name of a zone of the IANA database. Raises: SpecError for another text."""
     try:
         if text in regions():
             return text
@@ -457,7 +458,7 @@ SEPARATOR = parsed_text(TEXT.schema, _parse_separator)
 CONTEXT = parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)
 SPARK_CONF = strings(_check_spark_property, {**STRINGS, "propertyNames": {"pattern": r"^spark\."}})
 DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
-ZONE = Form(text_like("UTC", "Europe/Berlin"), read=lambda node, _: _parse_zone(read_text(node)))
+ZONE = Form(text_like("UTC", "Europe/Berlin"), read=lambda node, _: parse_zone(read_text(node)))
 
 
 class Address(NamedTuple):

@@ -16,7 +16,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.ops.lineage import lineage_of
 from frazil.plugins.functions import Function
 from frazil.schema.evolve import new_schema
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, FlattenSpec, KeySpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec, KeySpec
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.stages.protect.rules import ProtectedField, ProtectedFields
 from frazil.stages.protect.settings import ProtectRule
 from tests.unit.ingest.service_scene import only, turn_until

@@ -89,7 +89,7 @@ FLINK_SQL = Tool(
         *carried("`properties`, as the table's own property", *_HINTS),
         *unsupported("rows are added, or replaced by key", "leave it out", "overwrite-enabled", harmless=("false",)),
         *unneeded("it configures Flink's writer", "range-distribution-*", "uid-suffix", "compression-strategy"),
-        *unsupported("Frazil commits to the main branch", "leave it out", "branch", harmless=("main",)),
+        *carried("`branch`", "branch"),
         *carried("`properties`", *_PROPERTIES),
         *carried("`location`", "location"),
         *carried("`commit.interval`", "execution.checkpointing.interval"),
@@ -326,6 +326,7 @@ def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]
             }
             settings["properties"] = {_HINTS.get(name, name): draft.take(key) for name, key in kept.items()}
             settings["location"] = draft.take(prefix + "location")
+        settings["branch"] = draft.take(prefix + "branch")
         settings["partition_by"] = target.partitions
     if any(upserts) or source.options.get("connector") == "upsert-kafka" or source.format in _ENVELOPES:
         settings |= {"mode": "upsert", **_key_columns(source, target)}

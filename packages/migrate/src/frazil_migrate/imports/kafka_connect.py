@@ -71,13 +71,7 @@ KAFKA_CONNECT = Tool(
         *carried("the settings of each transform, below", "transforms", "transforms.*.type"),
         *carried("the settings of each transform, below", "transforms.*.predicate", "transforms.*.negate"),
         *carried("`tombstones` or `where`, with the transform Filter", "predicates", "predicates.*"),
-        *unsupported(
-            "Frazil commits to the main branch",
-            "leave it out, or keep the tables of the branch in a catalog of their own",
-            "iceberg.tables.default-commit-branch",
-            "iceberg.table.*.commit-branch",
-            harmless=("", "main"),
-        ),
+        *carried("`branch`", "iceberg.tables.default-commit-branch", "iceberg.table.*.commit-branch"),
         *unsupported(
             "Hadoop's files are not read from there",
             "write their properties under `spark.conf` as `spark.hadoop.…`, or set HADOOP_CONF_DIR",
@@ -391,6 +385,8 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
         sources = {"topic": sources["topics"][0]}
     field = draft.take("iceberg.tables.route-field")
     columns, terms = draft.take(_DEFAULT_KEYS), draft.take("iceberg.tables.default-partition-by")
+    branch = _branch(draft.take("iceberg.tables.default-commit-branch"))
+    defaults = {**defaults, "branch": branch}
     if _is_on(draft, "iceberg.tables.dynamic-enabled"):
         settings = {**sources, **_route(draft, shape, field or "", draft.document["pipeline"]), **defaults}
         _note_keys(draft, settings, {_DEFAULT_KEYS: columns})
@@ -402,12 +398,18 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
     for name in tables:
         regex = draft.take(f"iceberg.table.{name}.route-regex")
         own_layout = [draft.take(f"iceberg.table.{name}.{key}") for key in ("id-columns", "partition-by")]
-        settings = {**sources, **defaults}
+        own_branch = draft.take(f"iceberg.table.{name}.commit-branch")
+        settings = {**sources, **defaults, "branch": _branch(own_branch) if own_branch else branch}
         if field is not None:
             settings |= _condition(draft, shape, name, field, regex, defaults.get("where", ""))
         _note_keys(draft, settings, {f"iceberg.table.{name}.id-columns": own_layout[0], _DEFAULT_KEYS: columns})
         table = _layout(settings, shape, own_layout[0] or columns, own_layout[1] or terms)
         draft.put(table, "tables", name if "." in name else f"default.{name}")
+
+
+def _branch(name: str | None) -> str | None:
+    """Returns the branch that commits go to; None for main, where they go unless written."""
+    return None if name == "main" else name
 
 
 def _note_keys(draft: Draft, settings: Mapping[str, Any], named: Mapping[str, str | None]) -> None:

@@ -12,6 +12,8 @@ CONNECTOR = {
         "tasks.max": "2",
         "topics": "orders",
         "iceberg.tables": "shop.orders",
+        "iceberg.tables.default-commit-branch": "main",
+        "iceberg.table.shop.orders.commit-branch": "ingest",
         "iceberg.tables.auto-create-enabled": "true",
         "iceberg.tables.evolve-schema-enabled": "true",
         "iceberg.tables.default-partition-by": "days(placed_at), bucket(id, 16)",
@@ -89,6 +91,7 @@ CARRIED_CONNECTOR = {
             "add_fields": {"origin": "web"},
             "select": "select *, `id` as `order_id`, unix_millis(_timestamp) as _kafka_timestamp from records",
             "schema_evolution": "evolve",
+            "branch": "ingest",
             "partition_by": ["day(placed_at)", "bucket(id, 16)"],
         }
     },
@@ -329,7 +332,7 @@ CREATE TABLE lake.shop.orders (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) PARTITI
   WITH ('format-version'='2', 'write.upsert.enabled'='true', 'write.parquet.compression-codec'='zstd');
 CREATE TABLE lake.shop.events (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2',
-  'gc.enabled'='true', 'location'='s3://lake/events'
+  'gc.enabled'='true', 'location'='s3://lake/events', 'branch'='ingest'
 );
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO lake.shop.orders SELECT id, UPPER(note) AS note FROM changes WHERE amount > 0;

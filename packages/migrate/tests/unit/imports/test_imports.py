@@ -197,7 +197,6 @@ def test_what_apaches_sink_ignores_and_a_transform_of_ones_own_are_reported() ->
     config = {
         **examples.CONNECTOR["config"],  # type: ignore[dict-item]
         "iceberg.tables.upsert-mode-enabled": "true",
-        "iceberg.tables.default-commit-branch": "audit",
         "transforms": "own,tail",
         "transforms.own.type": "com.example.Own",
         "transforms.tail.type": "org.apache.kafka.connect.transforms.InsertHeader$Key",
@@ -205,10 +204,22 @@ def test_what_apaches_sink_ignores_and_a_transform_of_ones_own_are_reported() ->
     }
     assert reasons(imported("kafka-connect", json.dumps(config))).keys() >= {
         "iceberg.tables.upsert-mode-enabled",
-        "iceberg.tables.default-commit-branch",
         "transforms.own",
         "transforms.tail",
     }
+
+
+@pytest.mark.parametrize(
+    ("default", "own", "branch"), [("audit", "", "audit"), ("audit", "main", None), ("main", "b", "b")]
+)
+def test_a_branch_takes_the_commits_as_with_the_sink(default: str, own: str, branch: str | None) -> None:
+    settings: Any = examples.CONNECTOR["config"]
+    name = settings["iceberg.tables"].partition(",")[0]
+    config = {**settings, "iceberg.tables.default-commit-branch": default}
+    config[f"iceberg.table.{name}.commit-branch"] = own
+    found = imported("kafka-connect", json.dumps(config))
+    assert yaml.safe_load(found.text)["tables"][name].get("branch") == branch
+    assert not [key for key in reasons(found) if "branch" in key]
 
 
 def test_steps_in_another_order_than_frazils_are_reported() -> None:
@@ -349,6 +360,7 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
             "gc.enabled": "true",
         },
         "location": "s3://lake/events",
+        "branch": "ingest",
         "mode": "upsert",
         "key_columns": ["id"],
     }

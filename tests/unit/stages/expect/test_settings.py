@@ -6,8 +6,7 @@ import pytest
 
 from frazil.cdc.envelope import IGNORED
 from frazil.process.evaluate import EXPLODED
-from frazil.spec.settings import ExpectationSpec
-from frazil.spec.steps import OTHER_DROPS
+from frazil.stages.expect.settings import OTHER_DROPS, ExpectationSpec
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 
@@ -16,7 +15,7 @@ def test_expectations_keep_their_order_and_the_short_form_warns(load: Load) -> N
         "expect: {b: 'x > 0', a: {that: y is not null, else: dead_letter}, c: {that: z > 0, at_most: 5%, else: stop}}"
     )
     (table,) = load(with_table(text)).tables
-    assert table.query.expect == (
+    assert table.expectations.expect == (
         ExpectationSpec(name="b", that="x > 0"),
         ExpectationSpec(name="a", that="y is not null", action="dead_letter"),
         ExpectationSpec(name="c", that="z > 0", at_most=0.05, action="stop"),
@@ -26,7 +25,7 @@ def test_expectations_keep_their_order_and_the_short_form_warns(load: Load) -> N
 
 def test_a_commit_has_a_number_of_rows_and_an_age(load: Load) -> None:
     (table,) = load(with_table("expect: {a: {min_rows: 5, else: stop}, b: {max_age: 10m}}")).tables
-    assert [(one.min_rows, one.max_age_s) for one in table.query.expect] == [(5, None), (None, 600.0)]
+    assert [(one.min_rows, one.max_age_s) for one in table.expectations.expect] == [(5, None), (None, 600.0)]
     assert not table.has_query
 
 

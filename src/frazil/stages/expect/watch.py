@@ -1,4 +1,4 @@
-"""What follows where rows or commits of a table are not as expected: it stops, or the log has the first such record."""
+"""What follows unmet expectations of a table: it stops, or the log has the first such record."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from frazil.errors import FrazilError, RecordError, SpecError
-from frazil.ingest.tables.state import Tally
 from frazil.printable import plural
 from frazil.report import TaskReport
-from frazil.spec import TableSpec
-from frazil.spec.settings import ExpectationSpec
+from frazil.spec.models import TableSpec
+from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.watch import StageWatch, Tally
 from frazil.types import BadRecord, add_counts
 
 log = structlog.get_logger("frazil")
@@ -25,20 +25,8 @@ STOP_REMEDY = (
 BATCH_REMEDY = "correct the condition, or write `else: warn`"
 
 
-def with_commits(spec: TableSpec, report: TaskReport) -> TaskReport:
-    """Returns the report of a batch with the expectations of whole commits that it does not meet."""
-    few = {
-        expectation.name: 1
-        for expectation in spec.query.expect
-        if expectation.min_rows is not None
-        and report.counts.record_count
-        and report.counts.row_count < expectation.min_rows
-    }
-    return replace(report, unmet=replace(report.unmet, counts=add_counts(report.unmet.counts, few))) if few else report
-
-
 @dataclass
-class ExpectationState:
+class ExpectWatch(StageWatch):
     """The recent records of a table by its expectations, and what the log has of them."""
 
     #: By expectation with a share, the numbers of recent records and of those that do not meet it.
@@ -48,12 +36,24 @@ class ExpectationState:
     #: By expectation, the number of records since then.
     unlogged: Counter[str] = field(default_factory=Counter)
 
+    def add_findings(self, spec: TableSpec, report: TaskReport) -> TaskReport:
+        """Returns the report of a batch with the expectations of whole commits that it does not meet."""
+        few = {
+            expectation.name: 1
+            for expectation in spec.expectations.expect
+            if expectation.min_rows is not None
+            and report.counts.record_count
+            and report.counts.row_count < expectation.min_rows
+        }
+        findings = report.findings
+        return replace(report, findings=replace(findings, counts=add_counts(findings.counts, few))) if few else report
+
     def unmet(self, spec: TableSpec, report: TaskReport) -> list[ExpectationSpec]:
         """Returns the expectations that a batch does not meet; one with a share where more of the recent records do not."""
         return [
             expectation
-            for expectation in spec.query.expect
-            if expectation.name in report.unmet.counts and self._is_above(expectation, report)
+            for expectation in spec.expectations.expect
+            if expectation.name in report.findings.counts and self._is_above(expectation, report)
         ]
 
     def _is_above(self, expectation: ExpectationSpec, report: TaskReport) -> bool:
@@ -61,15 +61,16 @@ class ExpectationState:
             return True
         tally = self.tallies.get(expectation.name, Tally())
         return (
-            tally.share_after(report.counts.written_count, report.unmet.counts[expectation.name]) > expectation.at_most
+            tally.share_after(report.counts.written_count, report.findings.counts[expectation.name])
+            > expectation.at_most
         )
 
-    def stop_at_record(self, spec: TableSpec, report: TaskReport) -> FrazilError | None:
-        """Returns the error of a batch with a record that must not be there; None without one."""
+    def refuse_read(self, spec: TableSpec, report: TaskReport) -> FrazilError | None:
+        """See StageWatch."""
         return self._stop(spec, report, is_of_batch=False)
 
-    def stop_at_batch(self, spec: TableSpec, report: TaskReport) -> FrazilError | None:
-        """Returns the error of a batch that is to be committed and must not be, as a whole; None where it may be."""
+    def refuse_commit(self, spec: TableSpec, report: TaskReport) -> FrazilError | None:
+        """See StageWatch."""
         return self._stop(spec, report, is_of_batch=True)
 
     def _stop(self, spec: TableSpec, report: TaskReport, is_of_batch: bool) -> FrazilError | None:
@@ -83,18 +84,20 @@ class ExpectationState:
     def note_committed(self, spec: TableSpec, report: TaskReport, now_s: float) -> None:
         """Counts a committed batch, and logs each expectation that is not met, at most once a minute."""
         for expectation in self.unmet(spec, report):
-            self.unlogged[expectation.name] += report.unmet.counts[expectation.name]
+            self.unlogged[expectation.name] += report.findings.counts[expectation.name]
             if now_s - self.logged_at_s.get(expectation.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
                 self.logged_at_s[expectation.name] = now_s
-                _log(spec, expectation, self.unlogged.pop(expectation.name), report.unmet.first.get(expectation.name))
-        for expectation in spec.query.expect:
+                _log(
+                    spec, expectation, self.unlogged.pop(expectation.name), report.findings.first.get(expectation.name)
+                )
+        for expectation in spec.expectations.expect:
             if expectation.at_most is not None:
                 tally = self.tallies.setdefault(expectation.name, Tally())
-                tally.add(report.counts.written_count, report.unmet.counts.get(expectation.name, 0))
+                tally.add(report.counts.written_count, report.findings.counts.get(expectation.name, 0))
 
 
 def _error_of(spec: TableSpec, expectation: ExpectationSpec, report: TaskReport) -> FrazilError:
-    count, first = report.unmet.counts[expectation.name], report.unmet.first.get(expectation.name)
+    count, first = report.findings.counts[expectation.name], report.findings.first.get(expectation.name)
     if first is None:
         rows = plural(report.counts.row_count, "row")
         reason = f"the batch has {rows}, and {expectation.name} expects at least {expectation.min_rows}"

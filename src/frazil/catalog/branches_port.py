@@ -1,0 +1,54 @@
+"""The port of branches and tags: the metadata that shows them, and a change of them that is a compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from frazil.catalog.table_metadata import TableMetadata
+
+MOVE_ID = "publish-id"
+"""Table property, behind `frazil.<pipeline>.`: the last change of a branch that this pipeline has made besides commits."""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag to be created, unless the table has one of its name."""
+
+    snapshot_id: int
+    #: How long it is kept, from the time of its snapshot on.
+    max_age_ms: int
+
+
+@dataclass(frozen=True)
+class BranchMove:
+    """A change of the newest snapshot of a branch, in one commit with properties of the table."""
+
+    table: str
+    #: None: no branch is moved, and only tags and properties change.
+    branch: str | None
+    #: The snapshot that the branch has until then; None where it has none.
+    expected: int | None
+    #: The snapshot that it has from then on; None: the branch is removed.
+    snapshot_id: int | None
+    #: The id of the change, in the table's property MOVE_ID.
+    id: str
+    #: This pipeline's own properties of the table, without their prefix; None removes one.
+    marks: Mapping[str, str | None] = field(default_factory=dict)
+    tags: Mapping[str, Tag] = field(default_factory=dict)
+
+
+class Branches(Protocol):
+    """The port. Every method raises UnavailableError where the catalog does not answer."""
+
+    def metadata(self, table: str) -> TableMetadata | None:
+        """Returns the table's metadata without files, fresh from the catalog; None where it does not exist."""
+
+    def move(self, move: BranchMove) -> None:
+        """Commits the change; succeeds also where the response was lost and the table has it.
+
+        Raises: ConflictError where the branch has another snapshot than `expected`, or the table does not have the new one
+        any more: the caller decides again. UnavailableError where the outcome is unknown: a change that lands later is
+        refused once the branch has another snapshot than `expected`.
+        """

@@ -1,0 +1,166 @@
+"""`frazil publish` and `frazil watermark`: what readers of a table with a branch see, and up to when it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.running import open_publisher
+from frazil.cli.wiring import (
+    has_catalog,
+    known_state,
+    light_jvm,
+    open_catalog_for_reading,
+    read_spec,
+    topics_for_reading,
+)
+from frazil.clock import SystemClock
+from frazil.errors import ConflictError, SpecError, UnavailableError
+from frazil.ingest.failures import named_jvm_death
+from frazil.ops.dead_letters import find_tables
+from frazil.ops.json_records import to_json
+from frazil.publish.audits import NO_AUDITS
+from frazil.publish.publisher import Publisher
+from frazil.publish.report import PublishReport
+from frazil.publish.schedule import published_table
+from frazil.runtime.connect import running_jvm
+from frazil.spec import PipelineSpec
+from frazil.types import MAIN, Progress
+
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
+Override = Annotated[bool, typer.Option("--override", help="Publish although an audit does not hold.")]
+Discard = Annotated[
+    bool, typer.Option("--discard", help="Make the branch begin again at main; records are read again.")
+]
+To = Annotated[int | None, typer.Option("--to", metavar="SNAPSHOT", help="Set main to this snapshot of the branch.")]
+NOT_PUBLISHED = 4
+_TRIES = 10
+"""Ingestion may commit to the branch between the look at it and its change."""
+
+
+def publish(
+    output: Output,
+    table: TableName,
+    file: SpecFile = DEFAULT_FILE,
+    override: Override = False,
+    discard: Discard = False,
+    to: To = None,
+) -> int:
+    """Audit the newest snapshot of a table's branch now, and move main to it if every audit holds. Works whether or not
+    `frazil run` is running, which continues to ingest meanwhile.
+
+    --override publishes without audits. --discard makes the branch begin again at main: the progress goes back too, so that
+    the records since then are read again. --to sets main to another snapshot of the branch; if it is an older one, nothing
+    is published by schedule until this command is run without --to.
+
+    Exit code: 0 when it is done; 1 when a service does not answer; 4 when an audit does not hold, or main has commits that
+    the branch lacks.
+    """
+    if sum((override, discard, to is not None)) > 1:
+        remedy = "write one of --override, --discard and --to"
+        raise SpecError("several of --override, --discard and --to were written", remedy=remedy)
+    spec = read_spec(output, file)
+    own = _find(spec, table)
+    if own.publishing.branch == MAIN:
+        message = f"the table {table} has no branch: its commits go to main, where readers see them at once"
+        raise SpecError(message, remedy="write `branch: ingest` for the table", where=str(file))
+    if not has_catalog(spec):
+        raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
+    target = published_table(own)
+    with _opened(spec, needs_spark=bool(target.audits) and not (override or discard or to)) as publisher:
+        if discard:
+            progress = _discarded(publisher, table)
+            output.result({"pipeline": spec.pipeline, "table": table, **_of_discard(progress)}, _discard_text(table))
+            return 0
+        if to is not None:
+            report = publisher.publish_snapshot(table, to)
+        else:
+            report = publisher.publish(target, "override" if override else "by hand")
+    output.result({"pipeline": spec.pipeline, "table": table, **to_json(report)}, "\n".join(_lines(table, report)))
+    return NOT_PUBLISHED if report.state in ("held", "diverged") else 0
+
+
+def watermark(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> int:
+    """Print the record timestamp up to which a table is complete for its readers: all records of its topics with an earlier
+    one are in what main has, unless they came late. For jobs that wait for it, such as in Airflow.
+
+    Exit code: 0 when it is known; 1 when a service does not answer; 4 when readers see nothing yet.
+    """
+    spec = read_spec(output, file)
+    _find(spec, table)
+    report = PublishReport()
+    if has_catalog(spec):
+        with _opened(spec, needs_spark=False) as publisher:
+            report = publisher.report(table)
+    text = None if report.complete_to_ms is None else _iso(report.complete_to_ms)
+    document = {"pipeline": spec.pipeline, "table": table, **watermark_document(report)}
+    output.result(document, text or f"readers of {table} see nothing yet that is complete up to a known time")
+    return NOT_PUBLISHED if text is None else 0
+
+
+def watermark_document(report: PublishReport) -> dict[str, Any]:
+    """Returns the JSON of what readers see, without `pipeline` and `table`."""
+    return {
+        "complete_to": None if report.complete_to_ms is None else _iso(report.complete_to_ms),
+        "complete_to_ms": report.complete_to_ms,
+        "snapshot_id": report.snapshot_id,
+        "published_ms": report.published_ms,
+    }
+
+
+def _find(spec: PipelineSpec, name: str) -> Any:
+    """Returns the settings of the table. Raises: SpecError for a name that no table has."""
+    (table,) = find_tables(spec, topics_for_reading(spec), known_state(spec), name)
+    return table.spec
+
+
+@contextmanager
+def _opened(spec: PipelineSpec, needs_spark: bool) -> Iterator[Publisher]:
+    if needs_spark:
+        with running_jvm(spec) as jvm, named_jvm_death():
+            yield open_publisher(jvm, spec)
+        return
+    with light_jvm(spec) as light, named_jvm_death():
+        branches = IcebergBranches(open_catalog_for_reading(light, spec))
+        yield Publisher(branches, NO_AUDITS, spec.pipeline, SystemClock())
+
+
+def _discarded(publisher: Publisher, table: str) -> Progress:
+    for _ in range(_TRIES - 1):
+        try:
+            return publisher.discard(table)
+        except ConflictError:
+            continue
+    return publisher.discard(table)
+
+
+def _of_discard(progress: Progress) -> dict[str, Any]:
+    return {"snapshot_id": progress.snapshot_id, "offsets": {t: dict(ps) for t, ps in progress.offsets.items()}}
+
+
+def _discard_text(table: str) -> str:
+    return f"the branch of {table} begins again at main; the records since then are read again"
+
+
+def _lines(table: str, report: PublishReport) -> Iterator[str]:
+    if report.state == "published":
+        complete = "" if report.complete_to_ms is None else f", complete to {_iso(report.complete_to_ms)}"
+        yield f"readers of {table} see the snapshot {report.snapshot_id}{complete}"
+    elif report.state == "waiting":
+        yield f"the branch of {table} has nothing to publish yet"
+    else:
+        yield f"{table} is not published: {report.reason}"
+        for audit in report.failed_audits:
+            yield f"  {audit.name}: {audit.reason}"
+            yield from (f"    {row}" for row in audit.rows)
+        yield f"  remedy: {report.remedy}"
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

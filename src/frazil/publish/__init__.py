@@ -1,0 +1,1 @@
+"""What readers of a table see, and when: a branch is audited, and main moved to it when everything holds."""

@@ -1,0 +1,110 @@
+"""What readers of a table see, and what they would see next. Pure, from the table's metadata.
+
+The branch runs ahead of main, and main follows it: main's snapshot is an ancestor of the branch's. Where it is not, main may
+follow all the same if this pipeline itself has put it there and the branch has read at least as far: snapshots between the
+two were expired, or the branch was set back and has read its records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from frazil.catalog.progress import from_summary, key
+from frazil.catalog.table_metadata import TableMetadata
+from frazil.types import MAIN, Offsets, Progress
+
+PUBLISHED = "published-snapshot"
+"""Table property, behind `frazil.<pipeline>.`: the snapshot that the pipeline has moved main to."""
+PUBLISHED_AT = "published-at"
+"""Table property: when the pipeline moved main, in milliseconds since 1970."""
+COMPLETE_TO = "published-complete-to"
+"""Table property: the record timestamp up to which main is complete, in milliseconds since 1970."""
+HELD = "publish-held"
+"""Table property: an operator has set main back, and nothing is published by schedule until `frazil publish`."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The snapshots of a table with a branch."""
+
+    branch: str
+    #: The snapshot that readers see; None before the first one.
+    published_id: int | None
+    #: The newest snapshot of the branch; None where the branch does not exist, or the table has no snapshot.
+    candidate_id: int | None
+    #: The newest progress up to each of the two.
+    published: Progress
+    candidate: Progress
+    #: Whether main may follow the branch.
+    is_ahead: bool
+    #: This pipeline's own properties of the table.
+    marks: Mapping[str, str]
+
+    @property
+    def is_published(self) -> bool:
+        """Whether readers see all that the branch has."""
+        return self.candidate_id is None or self.candidate_id == self.published_id
+
+    @property
+    def published_ms(self) -> int | None:
+        """When main was moved; None where this pipeline has not moved it to where it is."""
+        is_own = self.marks.get(PUBLISHED) == str(self.published_id)
+        return number(self.marks.get(PUBLISHED_AT)) if is_own else None
+
+    @property
+    def findings(self) -> Mapping[str, int]:
+        """By the names of what stages find, how many records since what is published."""
+        before = self.published.findings
+        counts = {name: number - before.get(name, 0) for name, number in self.candidate.findings.items()}
+        return {name: number for name, number in counts.items() if number > 0}
+
+
+def find_position(metadata: TableMetadata, pipeline: str) -> Position:
+    """Returns the snapshots of the table's branch and of main."""
+    if metadata.branch == MAIN:
+        published_id, candidate_id = metadata.head, None
+    else:
+        main = metadata.refs.get(MAIN)
+        published_id, candidate_id = main.snapshot if main is not None else None, metadata.head
+    prefix = key(pipeline, "")
+    marks = {name.removeprefix(prefix): text for name, text in metadata.properties.items() if name.startswith(prefix)}
+    published, candidate = (progress_at(metadata, pipeline, number) for number in (published_id, candidate_id))
+    is_own = published_id is not None and marks.get(PUBLISHED) == str(published_id)
+    is_ahead = _leads_to(metadata, published_id, candidate_id) or (
+        is_own and _has_read(published.offsets, candidate.offsets)
+    )
+    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, marks)
+
+
+def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:
+    """Returns the newest progress of the pipeline in a snapshot and its ancestors; empty without progress."""
+    for snapshot in metadata.line(snapshot_id):
+        progress = from_summary(pipeline, snapshot.summary, snapshot.id, snapshot.at_ms)
+        if progress is not None:
+            return progress
+    return Progress()
+
+
+def is_on_branch(metadata: TableMetadata, snapshot_id: int) -> bool:
+    """Returns whether the branch has the snapshot, as far as its snapshots are not expired."""
+    return any(snapshot.id == snapshot_id for snapshot in metadata.ancestors())
+
+
+def _leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:
+    """Returns whether the snapshot `last` is `first` or descends from it; None: the table before its first snapshot."""
+    return first is None or any(snapshot.id == first for snapshot in metadata.line(last))
+
+
+def _has_read(before: Offsets, after: Offsets) -> bool:
+    """Returns whether each partition is read at least as far in `after`; False where `before` has no progress."""
+    return bool(before) and all(
+        after.get(topic, {}).get(partition, -1) >= offset
+        for topic, partitions in before.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def number(text: str | None) -> int | None:
+    """Returns the number in a property of a table; None where it has none."""
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,249 @@
+"""Publishes a table: audits the newest snapshot of its branch, and moves main to it when everything holds.
+
+Nothing is remembered between two calls except in the table. A process that dies leaves main where it was, or where it was to
+be; two processes at a time are one compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal
+
+import structlog
+
+from frazil.catalog.branches_port import Branches, BranchMove, Tag
+from frazil.catalog.table_metadata import TableMetadata
+from frazil.clock import Clock, new_id
+from frazil.errors import SpecError, UnavailableError
+from frazil.failpoints import hit
+from frazil.publish.audits import Audit, Audits
+from frazil.publish.position import (
+    COMPLETE_TO,
+    HELD,
+    PUBLISHED,
+    PUBLISHED_AT,
+    Position,
+    find_position,
+    is_on_branch,
+    progress_at,
+)
+from frazil.publish.report import HELD_REMEDY, FailedAudit, PublishReport
+from frazil.publish.tags import tags_of_commits, tags_of_publish
+from frazil.spec.publishing import TagSpec
+from frazil.types import MAIN, Progress
+
+Mode = Literal["scheduled", "by hand", "override"]
+log = structlog.get_logger("frazil")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A table, and what must hold of it."""
+
+    name: str
+    audits: tuple[Audit, ...] = ()
+    #: As `StageSettings.withheld`: such rows are in the branch.
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[TagSpec, ...] = ()
+
+
+class Publisher:
+    """Publishes tables of one pipeline."""
+
+    def __init__(self, branches: Branches, audits: Audits, pipeline: str, clock: Clock) -> None:
+        self._branches = branches
+        self._audits = audits
+        self._pipeline = pipeline
+        self._clock = clock
+        #: By table the snapshot whose audits are running: expiry keeps it.
+        self.auditing: dict[str, int] = {}
+
+    def publish(self, table: Published, mode: Mode = "scheduled", last: PublishReport | None = None) -> PublishReport:
+        """Publishes the newest snapshot of the table's branch, if everything holds; returns what readers see then. last: the
+        report of the last time; a snapshot that did not hold then is not audited again.
+
+        Raises: ConflictError where another process moved main meanwhile; UnavailableError where a service does not answer,
+        or the outcome is unknown.
+        """
+        metadata = self._branches.metadata(table.name)
+        if metadata is None:
+            return PublishReport()
+        position = find_position(metadata, self._pipeline)
+        report = report_of(position)
+        if position.is_published and HELD not in position.marks:
+            return report
+        if HELD in position.marks and mode == "scheduled":
+            return held_report(report, position.marks[HELD], table.name)
+        if not position.is_ahead:
+            return _diverged(report, table.name)
+        assert position.candidate_id is not None
+        if last is not None and _is_known(last, report, position.candidate_id):
+            return last
+        failures: Sequence[FailedAudit] = ()
+        if mode != "override" and not position.is_published:
+            failures = [*_withheld(table, position), *self._audited(table, position)]
+        report = replace(report, candidate_id=position.candidate_id, audited_ms=self._clock.now_ms())
+        if failures:
+            names = ", ".join(f"`{failure.name}`" for failure in failures)
+            verb = "does" if len(failures) == 1 else "do"
+            remedy = HELD_REMEDY.replace("TABLE", table.name)
+            return replace(_held(report, f"{names} {verb} not hold", remedy), failed_audits=tuple(failures))
+        hit("publish.audited")
+        candidate, now_ms = position.candidate, self._clock.now_ms()
+        tags = tags_of_publish(table.tags, position.published, candidate, position.candidate_id, now_ms)
+        return self._move(table.name, position, position.candidate_id, candidate, {HELD: None}, tags)
+
+    def tag(self, table: Published) -> tuple[str, ...]:
+        """Gives a table without `publish` the tags that it lacks, at snapshots of main; returns their names.
+
+        Raises: as `publish`.
+        """
+        metadata = self._branches.metadata(table.name)
+        if metadata is None:
+            return ()
+        head = find_position(metadata, self._pipeline).published_id
+        tags = tags_of_commits(table.tags, metadata, head, self._pipeline, self._clock.now_ms())
+        if tags:
+            self._branches.move(BranchMove(table.name, None, None, None, new_id(), tags=tags))
+            _log_tags(table.name, tags)
+        return tuple(tags)
+
+    def publish_snapshot(self, table: str, snapshot_id: int) -> PublishReport:
+        """Moves main to a snapshot of the branch, without audits. Where that sets main back, nothing is published by
+        schedule until `publish` is called by hand; ingestion continues.
+
+        Raises: SpecError where the branch does not have the snapshot; as `publish`.
+        """
+        metadata, position = self._found(table)
+        if not is_on_branch(metadata, snapshot_id):
+            raise SpecError(
+                f"the branch `{position.branch}` does not have the snapshot {snapshot_id}: it was expired, or is of another"
+                " branch",
+                remedy=f"choose one of its snapshots, such as by `SELECT * FROM {table}.snapshots` in Spark",
+                where=table,
+            )
+        is_newest = snapshot_id == position.candidate_id
+        held = f"main was set to the snapshot {snapshot_id} by `frazil publish --to`"
+        progress = progress_at(metadata, self._pipeline, snapshot_id)
+        return self._move(table, position, snapshot_id, progress, {HELD: None if is_newest else held})
+
+    def discard(self, table: str) -> Progress:
+        """Makes the branch begin again at main; returns the progress from which records are read again. Records since then
+        are read again, as their progress goes with the snapshots that are discarded.
+
+        Raises: as `publish`.
+        """
+        _, position = self._found(table)
+        if not position.is_published:
+            move = BranchMove(table, position.branch, position.candidate_id, position.published_id, new_id())
+            self._branches.move(move)
+            log.warning("branch_discarded", table=table, branch=position.branch, snapshot=position.candidate_id)
+        return position.published
+
+    def report(self, table: str) -> PublishReport:
+        """Returns what readers of the table see. Raises: UnavailableError."""
+        metadata = self._branches.metadata(table)
+        return PublishReport() if metadata is None else report_of(find_position(metadata, self._pipeline))
+
+    def _found(self, table: str) -> tuple[TableMetadata, Position]:
+        metadata = self._branches.metadata(table)
+        if metadata is None:
+            raise UnavailableError(
+                "the table does not exist", remedy="start `frazil run`, which creates it", where=table
+            )
+        position = find_position(metadata, self._pipeline)
+        if position.branch == MAIN:
+            message = "the table has no branch: commits go to main, where readers see them at once"
+            raise SpecError(message, remedy="write `branch: ingest` for the table", where=table)
+        return metadata, position
+
+    def _audited(self, table: Published, position: Position) -> list[FailedAudit]:
+        assert position.candidate_id is not None
+        if not table.audits:
+            return []
+        self.auditing[table.name] = position.candidate_id
+        try:
+            return self._audits.run(table.name, position.candidate_id, position.published_id, table.audits)
+        finally:
+            del self.auditing[table.name]
+
+    def _move(
+        self,
+        table: str,
+        position: Position,
+        snapshot_id: int,
+        progress: Progress,
+        marks: Mapping[str, str | None],
+        tags: Mapping[str, Tag] = MappingProxyType({}),
+    ) -> PublishReport:
+        """Moves main, and returns what readers see from then on."""
+        now_ms, complete_to_ms = self._clock.now_ms(), progress.watermark.complete_to_ms
+        published = {
+            PUBLISHED: str(snapshot_id),
+            PUBLISHED_AT: str(now_ms),
+            COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
+        }
+        self._branches.move(
+            BranchMove(table, MAIN, position.published_id, snapshot_id, new_id(), {**published, **marks}, tags)
+        )
+        log.info("table_published", table=table, snapshot=snapshot_id, complete_to_ms=complete_to_ms)
+        _log_tags(table, tags)
+        return PublishReport(
+            branch=position.branch,
+            state="published",
+            snapshot_id=snapshot_id,
+            published_ms=now_ms,
+            complete_to_ms=complete_to_ms,
+            candidate_id=snapshot_id,
+            audited_ms=now_ms,
+        )
+
+
+def _log_tags(table: str, tags: Mapping[str, Tag]) -> None:
+    for name, tag in tags.items():
+        log.info("table_tagged", table=table, tag=name, snapshot=tag.snapshot_id)
+
+
+def report_of(position: Position) -> PublishReport:
+    """Returns what readers see of a table, before anything is audited."""
+    return PublishReport(
+        branch=position.branch,
+        state="published" if position.is_published and position.published_id is not None else "waiting",
+        snapshot_id=position.published_id,
+        published_ms=position.published_ms,
+        complete_to_ms=position.published.watermark.complete_to_ms,
+    )
+
+
+def held_report(report: PublishReport, reason: str, table: str) -> PublishReport:
+    """Returns the report of a table whose main an operator has set back. reason: the table's property HELD."""
+    return _held(report, reason, f"run `frazil publish {table}` to continue")
+
+
+def _is_known(last: PublishReport, now: PublishReport, candidate_id: int) -> bool:
+    """Returns whether the last audit was of the same two snapshots, and has found what does not hold."""
+    is_same = (last.candidate_id, last.snapshot_id) == (candidate_id, now.snapshot_id)
+    return is_same and bool(last.failed_audits) and not any(failure.has_failed for failure in last.failed_audits)
+
+
+def _held(report: PublishReport, reason: str, remedy: str) -> PublishReport:
+    return replace(report, state="held", reason=reason, remedy=remedy)
+
+
+def _diverged(report: PublishReport, table: str) -> PublishReport:
+    return replace(
+        report,
+        state="diverged",
+        reason=f"main has commits that the branch `{report.branch}` lacks, which publishing would undo",
+        remedy=f"let other writers commit to the branch; `frazil publish {table} --to SNAPSHOT` abandons what main has",
+    )
+
+
+def _withheld(table: Published, position: Position) -> list[FailedAudit]:
+    return [
+        FailedAudit(name, f"{number} {table.withheld[name]}")
+        for name, number in position.findings.items()
+        if name in table.withheld
+    ]

@@ -1,0 +1,206 @@
+"""Publishes the tables of a running pipeline, each as often as its pipeline file wants. Ingestion never waits for it.
+
+One thread audits and publishes the tables that are due, one after another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from frazil.catalog.port import TableState
+from frazil.clock import Clock
+from frazil.errors import FrazilError
+from frazil.ingest.tables.table import Table
+from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
+from frazil.publish.publisher import Published, Publisher, held_report
+from frazil.publish.report import PublishReport
+from frazil.publish.tags import last_time_ms
+from frazil.spec.models import TableSpec
+from frazil.spec.publishing import PublishingSpec
+from frazil.types import MAIN
+
+_NAP_S = 0.5
+_TAG_EVERY_S = 60.0
+RETRY_S = 10.0
+"""The longest time until a table is tried again whose catalog did not answer, or that another process has published."""
+log = structlog.get_logger("frazil")
+
+
+def published_table(spec: TableSpec) -> Published:
+    """Returns what must hold of a table with `publish`."""
+    publish = spec.publishing.publish
+    withheld = {name: text for stage in spec.stage_settings.values() for name, text in stage.withheld.items()}
+    return Published(spec.name, () if publish is None else publish.audits, withheld, spec.publishing.tags)
+
+
+@dataclass
+class _Turn:
+    """When a table is published next, and what came of the last time."""
+
+    due_s: float
+    report: PublishReport
+    #: What was logged last.
+    logged: tuple[str, str] = ("", "")
+    #: The times of the tags that the table has, in milliseconds since 1970.
+    tagged: tuple[int, ...] = ()
+
+
+@dataclass
+class _Turns:
+    turns: dict[str, _Turn] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class PublishSchedule:
+    """Decides which table is published when. The first `note` with such a table starts the thread, `stop` ends it.
+
+    open_publisher: opens the services for the thread alone.
+    """
+
+    def __init__(
+        self,
+        open_publisher: Callable[[], Publisher],
+        clock: Clock,
+        on_publish: Callable[[str], None] = lambda _: None,
+        has_thread: bool = True,
+    ) -> None:
+        """on_publish: called with the name of a table that was published. has_thread: False for a run that only catches up,
+        and publishes at its end.
+        """
+        self._has_thread = has_thread
+        self._open = open_publisher
+        self._clock = clock
+        self._on_publish = on_publish
+        self._publisher: Publisher | None = None
+        self._tables: Sequence[Table] = ()
+        self._state = _Turns()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="publish", daemon=True)
+
+    def note(self, tables: Iterable[Table]) -> None:
+        """Takes the tables of the process; returns at once."""
+        self._tables = [table for table in tables if table.spec.publishing.branch != MAIN or table.spec.publishing.tags]
+        has_work = any(table.spec.publishing.publish or table.spec.publishing.tags for table in self._tables)
+        if self._has_thread and self._thread.ident is None and has_work:
+            self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Publishes no further table; returns whether the current one ended within the time."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def status(self) -> Mapping[str, PublishReport]:
+        """Returns by table with a branch what readers see."""
+        with self._state.lock:
+            reports = {name: turn.report for name, turn in self._state.turns.items()}
+        return {
+            table.name: reports.get(table.name, report_of_state(table.spec.publishing, table.state))
+            for table in self._tables
+            if table.schedule.is_owned and table.spec.publishing.branch != MAIN
+        }
+
+    def held(self, table: str) -> tuple[int, ...]:
+        """Returns the snapshots of a table that expiry must keep: those that are being audited."""
+        publisher = self._publisher
+        snapshot_id = None if publisher is None else publisher.auditing.get(table)
+        return () if snapshot_id is None else (snapshot_id,)
+
+    def run_last(self) -> None:
+        """Publishes every table at the end of a run that has only caught up."""
+        if not self._has_thread:
+            self.run_due(is_last=True)
+
+    def run_due(self, is_last: bool = False) -> None:
+        """Publishes every table that is due. is_last: each."""
+        for table in self._tables:
+            publishing = table.spec.publishing
+            if not table.schedule.is_owned or (publishing.publish is None and not publishing.tags):
+                continue
+            now_s, every_s = self._clock.monotonic_s(), _TAG_EVERY_S
+            if publishing.publish is not None:
+                every_s = publishing.publish.every_s
+            with self._state.lock:
+                turn = self._state.turns.get(table.name)
+                if turn is None:
+                    # Not at once: a process that is started again and again would audit the table each time.
+                    turn = _Turn(now_s + min(every_s, RETRY_S), report_of_state(publishing, table.state))
+                    self._state.turns[table.name] = turn
+            if (is_last or now_s >= turn.due_s) and not self._stopping.is_set():
+                self._take_turn(table, turn, every_s)
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(_NAP_S):
+            try:
+                self.run_due()
+            except Exception as error:  # noqa: BLE001  (records are ingested, whatever is wrong here)
+                if not self._stopping.is_set():
+                    log.error("unexpected_error", error=f"{type(error).__name__}: {error}")
+
+    def _take_turn(self, table: Table, turn: _Turn, every_s: float) -> None:
+        began_s, name = self._clock.monotonic_s(), table.name
+        try:
+            report = (
+                self._tagged(table, turn) if table.spec.publishing.publish is None else self._published(table, turn)
+            )
+            if report.snapshot_id != turn.report.snapshot_id:
+                self._on_publish(name)
+            turn.due_s = began_s + every_s
+        except FrazilError as error:
+            report = replace(turn.report, state="failed", reason=error.message, remedy=error.remedy)
+            turn.due_s = began_s + min(every_s, RETRY_S)
+        with self._state.lock:
+            turn.report = report
+        self._log(name, turn)
+
+    def _published(self, table: Table, turn: _Turn) -> PublishReport:
+        return self._opened().publish(published_table(table.spec), last=turn.report)
+
+    def _tagged(self, table: Table, turn: _Turn) -> PublishReport:
+        """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless
+        another tool moves main.
+        """
+        publishing, complete_ms = table.spec.publishing, table.progress.watermark.complete_to_ms
+        times = () if complete_ms is None else tuple(last_time_ms(tag.at, complete_ms) for tag in publishing.tags)
+        if times != turn.tagged or publishing.branch != MAIN:
+            self._opened().tag(published_table(table.spec))
+            turn.tagged = times
+        return report_of_state(publishing, table.state)
+
+    def _opened(self) -> Publisher:
+        if self._publisher is None:
+            self._publisher = self._open()
+        return self._publisher
+
+    def _log(self, name: str, turn: _Turn) -> None:
+        """Logs why a table is not published, once."""
+        report = turn.report
+        if (report.state, report.reason) == turn.logged or self._stopping.is_set():
+            return
+        turn.logged = (report.state, report.reason)
+        if report.state in ("held", "diverged"):
+            audits = [failure.name for failure in report.failed_audits]
+            log.error("publish_held", table=name, reason=report.reason, audits=audits, remedy=report.remedy)
+        elif report.state == "failed":
+            log.warning("publish_failed", table=name, reason=report.reason, remedy=report.remedy)
+
+
+def report_of_state(publishing: PublishingSpec, state: TableState | None) -> PublishReport:
+    """Returns what readers of a table with a branch see, from its state alone."""
+    report = PublishReport(publishing.branch, "waiting" if publishing.publish is not None else "unpublished")
+    if state is None:
+        return report
+    if publishing.publish is not None and state.main_id is not None and state.main_id == state.head_id:
+        report = replace(report, state="published")
+    if held := state.marks.get(HELD):
+        report = held_report(report, held, state.name)
+    is_own = state.marks.get(PUBLISHED) == str(state.main_id)
+    times = {name: number(state.marks.get(name)) if is_own else None for name in (PUBLISHED_AT, COMPLETE_TO)}
+    return replace(
+        report, snapshot_id=state.main_id, published_ms=times[PUBLISHED_AT], complete_to_ms=times[COMPLETE_TO]
+    )

@@ -1,0 +1,158 @@
+"""The keys of a table that is published: the branch that takes its commits, and when readers see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, NamedTuple
+
+from frazil.errors import SpecError
+from frazil.spec.syntax import forms
+from frazil.spec.syntax.keys import Declared, Key, named, not_a_key, section
+from frazil.spec.syntax.problems import LABEL
+from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
+from frazil.types import MAIN
+
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_AUDIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_QUERY = re.compile(r"\s*(select|with|values|from|table)\b", re.IGNORECASE)
+_AT = r"([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z0-9_+/-]+)"
+_TAGS = '`tags: {daily: {at: "00:00 UTC", keep: 30d}}`'
+_EXAMPLE = '`audits: {ids: "select count(*) = 0 from candidate where id is null"}`'
+
+
+def _parse_branch(text: str) -> str:
+    if _BRANCH.fullmatch(text) is None:
+        remedy = "use letters, digits, dots, underscores and hyphens, such as `ingest`"
+        raise SpecError(f"`{text}` is not the name of a branch", remedy=remedy)
+    return text
+
+
+def _read_audit(name: str, query: str) -> tuple[str, str]:
+    if _AUDIT.fullmatch(name) is None:
+        remedy = "use letters, digits, dots, underscores and hyphens, such as `no_null_ids`"
+        raise SpecError(f"`{name}` is not the name of an audit", remedy=remedy)
+    if _QUERY.match(query) is None:
+        message = f"the audit `{name}` is not a query"
+        raise SpecError(message, remedy='write one, such as "select count(*) = 0 from candidate where id is null"')
+    return name, query
+
+
+class Reader(NamedTuple):
+    """An engine that reads tables (docs/reference/engines.md)."""
+
+    #: Its name in sentences.
+    label: str
+    #: Whether it reads tables of format version 3.
+    reads_format_3: bool = True
+    #: Whether it reads deletion vectors, which an upsert table of format version 3 has.
+    reads_vectors: bool = True
+
+    def reads(self, format_version: int, is_upsert: bool) -> bool:
+        """Returns whether it reads tables that Frazil writes in this format version."""
+        return format_version < _NEWEST_FORMAT or (self.reads_format_3 and (self.reads_vectors or not is_upsert))
+
+
+_NEWEST_FORMAT = 3
+READERS: Mapping[str, Reader] = {
+    "athena": Reader("Amazon Athena", reads_format_3=False, reads_vectors=False),
+    "bigquery": Reader("BigQuery"),
+    "clickhouse": Reader("ClickHouse", reads_vectors=False),
+    "databricks": Reader("Databricks"),
+    "duckdb": Reader("DuckDB"),
+    "flink": Reader("Flink"),
+    "polars": Reader("Polars"),
+    "pyiceberg": Reader("PyIceberg"),
+    "redshift": Reader("Amazon Redshift"),
+    "snowflake": Reader("Snowflake"),
+    "spark": Reader("Spark"),
+    "starrocks": Reader("StarRocks", reads_vectors=False),
+    "trino": Reader("Trino"),
+}
+"""The engines of `readers`. None of them lacks position deletes, so the format version decides what all can read."""
+
+
+def refusing_reader(names: Iterable[str], format_version: int, is_upsert: bool) -> Reader | None:
+    """Returns the first of these readers that cannot read a table in this format version; None where all can."""
+    return next((READERS[name] for name in names if not READERS[name].reads(format_version, is_upsert)), None)
+
+
+class DailyTime(NamedTuple):
+    """A time of each day."""
+
+    #: Minutes since midnight.
+    minute: int
+    #: A zone of the IANA database.
+    zone: str
+
+
+def _parse_at(text: str) -> DailyTime:
+    match = re.fullmatch(_AT, text)
+    if match is None:
+        remedy = "write a time and a zone, such as `00:00 UTC` or `00:00 Europe/Berlin`"
+        raise SpecError(f"`{text}` is not a time of the day", remedy=remedy)
+    return DailyTime(int(match[1]) * 60 + int(match[2]), forms.parse_zone(match[3]))
+
+
+def _parse_keep(text: str) -> float:
+    days = re.fullmatch(r"([1-9][0-9]{0,4}) ?d", text, re.ASCII)
+    return int(days[1]) * 86_400.0 if days is not None else parse_duration(text)
+
+
+def _keep_text(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f}d" if seconds % 86_400 == 0 else duration_text(seconds)
+
+
+class TagSpec(Declared, json_schema_extra={"required": ["at", "keep"]}):
+    """A tag for each day, at the first snapshot that is complete to a time of it."""
+
+    #: What the names of its tags begin with.
+    name: Annotated[str, not_a_key("name")]
+    at: Annotated[
+        DailyTime,
+        forms.parsed_text({"type": "string", "pattern": f"^{_AT}$", "examples": ["00:00 Europe/Berlin"]}, _parse_at),
+        Key(lack=f"`{LABEL}` has no time of the day", remedy="write `at: 00:00 UTC`, or another time and zone"),
+    ]
+    """The time of each day to which the snapshot is complete, and its zone: `00:00 Europe/Berlin`."""
+    keep_s: Annotated[
+        float,
+        forms.quantity(
+            {"type": "string", "pattern": f"({DURATION_PATTERN})|(^[1-9][0-9]* ?d$)", "examples": ["30d", "12h"]},
+            _keep_text,
+            _parse_keep,
+        ),
+        named("keep"),
+        Key(lack=f"`{LABEL}` is kept for no time", remedy="write `keep: 30d`, or another time"),
+    ]
+    """How long the tag and its snapshot are kept: days, such as `30d`, or a duration."""
+
+
+class PublishSpec(Declared):
+    """When what the branch has becomes what readers see."""
+
+    every_s: Annotated[float, forms.DURATION, named("every")] = 600.0
+    """How often the newest snapshot of the branch is audited and published."""
+    #: Each with its query.
+    audits: Annotated[
+        tuple[tuple[str, str], ...],
+        forms.words_by_name({"type": "object", "additionalProperties": forms.TEXT.schema}, _EXAMPLE, _read_audit),
+    ] = ()
+    """What must hold, by name: queries in Spark SQL over `candidate`, the table as it would be published, and `published`,
+    the table as it is. A query of one boolean must be true; any other one must return no rows."""
+
+
+class PublishingSpec(Declared):
+    """What readers of a table see, and when."""
+
+    branch: Annotated[str, forms.parsed_text(forms.text_like("ingest"), _parse_branch)] = MAIN
+    """The branch of the table that takes the commits. The first commit makes it, from main."""
+    #: None: nobody moves main, or somebody else does.
+    publish: Annotated[PublishSpec | None, section("publish")] = None
+    """When main is moved to what the branch has: every so often, if every audit holds and the rows meet their
+    expectations. Only with a `branch`."""
+    tags: Annotated[tuple[TagSpec, ...], forms.by_name(section("tag").schema, _TAGS)] = ()
+    """Tags of what readers see, by calendar: `{daily: {at: "00:00 Europe/Berlin", keep: 30d}}` makes a tag
+    `daily-2026-11-29` at the first snapshot that is complete to this time. Expiry keeps its snapshot."""
+    readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
+    """The engines that read the table. A new upsert table gets the newest format version that all of them read, and
+    `check` refuses a table that one of them cannot read."""

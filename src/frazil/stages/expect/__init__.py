@@ -1,0 +1,1 @@
+"""Conditions that the rows and the commits of a table are to meet."""

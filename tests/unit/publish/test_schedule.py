@@ -1,0 +1,137 @@
+"""When a running pipeline publishes its tables, and what it reports of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from frazil.errors import UnavailableError
+from frazil.ingest.tables.table import Table
+from frazil.publish.publisher import Publisher
+from frazil.publish.report import FailedAudit, PublishReport
+from frazil.publish.schedule import PublishSchedule, published_table
+from frazil.spec.models import TableSpec
+from frazil.spec.publishing import PublishingSpec, PublishSpec
+from frazil.stages.expect.settings import ExpectationSpec
+from tests.contracts.tables import TABLE
+from tests.unit.publish.test_publisher import Scene
+
+AUDITS = (("ids", "select true"),)
+
+
+class Running:
+    """A schedule whose turns a test takes."""
+
+    def __init__(self, folder: Path, publish: PublishSpec | None = None) -> None:
+        self.scene = Scene(folder)
+        publish = publish or PublishSpec(every_s=60, audits=AUDITS)
+        self.spec = TableSpec(name=TABLE, topics=(), branch="ingest", publish=publish)
+        self.table = Table(self.spec)
+        self.published: list[str] = []
+        self.schedule = PublishSchedule(self.open, self.scene.clock, self.published.append, has_thread=False)
+        self.schedule.note([self.table])
+        self.failing = False
+
+    def open(self) -> Publisher:
+        if self.failing:
+            raise UnavailableError("the catalog does not answer")
+        return self.scene.publisher
+
+    def pass_time(self, seconds: float) -> PublishReport:
+        """What is reported after as many seconds."""
+        self.scene.clock.sleep(seconds)
+        self.schedule.run_due()
+        return self.schedule.status()[TABLE]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path)
+
+
+def test_a_table_is_published_every_so_often(running: Running) -> None:
+    running.scene.ingest()
+    assert running.pass_time(0).state == "waiting"
+    assert (running.pass_time(11).state, running.published) == ("published", [TABLE])
+    running.scene.ingest()
+    running.pass_time(30)
+    assert len(running.scene.audits.asked) == 1
+    running.pass_time(31)
+    assert (len(running.scene.audits.asked), running.published) == (2, [TABLE, TABLE])
+
+
+def test_what_is_held_is_logged_once_for_each_reason(running: Running) -> None:
+    running.pass_time(0)
+    with structlog.testing.capture_logs() as logs:
+        running.scene.audits.failing = [FailedAudit("ids", "no")]
+        running.scene.ingest()
+        assert running.pass_time(11).state == "held"
+        running.scene.ingest()
+        running.pass_time(61)
+        running.scene.audits.failing = []
+        running.scene.ingest()
+        running.pass_time(61)
+    assert [(line["event"], line.get("audits")) for line in logs] == [
+        ("publish_held", ["ids"]),
+        ("table_published", None),
+    ]
+
+
+def test_a_service_that_is_unavailable_is_tried_again_soon(running: Running) -> None:
+    running.pass_time(0)
+    running.failing = True
+    running.scene.ingest()
+    with structlog.testing.capture_logs() as logs:
+        report = running.pass_time(11)
+        running.pass_time(11)
+    assert (report.state, report.reason) == ("failed", "the catalog does not answer")
+    assert [line["event"] for line in logs] == ["publish_failed"]
+    running.failing = False
+    assert running.pass_time(11).state == "published"
+
+
+def test_a_run_that_only_catches_up_publishes_at_its_end(running: Running) -> None:
+    running.scene.ingest()
+    running.schedule.run_last()
+    assert running.schedule.status()[TABLE].state == "published"
+
+
+def test_tables_of_other_processes_are_not_published(running: Running) -> None:
+    running.table.schedule.is_owned = False
+    running.scene.ingest()
+    running.schedule.run_last()
+    assert (running.schedule.status(), running.scene.audits.asked) == ({}, [])
+
+
+def test_a_snapshot_is_kept_while_it_is_audited(running: Running) -> None:
+    candidate, held = running.scene.ingest(), list[Any]()
+    running.scene.audits.meanwhile = lambda: held.append(running.schedule.held(TABLE))
+    assert running.schedule.held(TABLE) == ()
+    running.schedule.run_last()
+    assert (held, running.schedule.held(TABLE)) == ([(candidate,)], ())
+
+
+def test_a_table_that_somebody_else_publishes_is_shown(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    running.table = Table(running.spec.model_copy(update={"publishing": PublishingSpec(branch="ingest")}))
+    running.schedule.note([running.table])
+    running.scene.ingest()
+    running.scene.publisher.publish(published_table(running.spec), "override")
+    running.table.state = running.scene.catalog.load(TABLE)
+    report = running.pass_time(60)
+    assert (report.state, report.snapshot_id, report.complete_to_ms) == ("unpublished", running.scene.seen, 1000)
+
+
+def test_only_expectations_of_rows_that_warn_keep_rows_from_readers() -> None:
+    expect = (
+        ExpectationSpec(name="warns", that="id > 0"),
+        ExpectationSpec(name="drops", that="id > 0", action="drop"),
+        ExpectationSpec(name="share", that="id > 0", at_most=0.1),
+        ExpectationSpec(name="enough", min_rows=5),
+    )
+    spec = TableSpec(name=TABLE, topics=(), expect=expect, publish=PublishSpec(audits=AUDITS))
+    assert [*published_table(spec).withheld] == ["warns"]
+    assert published_table(spec).audits == AUDITS
