@@ -11,32 +11,20 @@ from datetime import UTC, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, localcontext
 
 import pyarrow as pa
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg import types as t
 
 from frazil.errors import SpecError
 
-_CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
-    StringType: pa.string(),
-    BooleanType: pa.bool_(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    DateType: pa.date32(),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", tz="UTC"),
+_CONSTANT_TYPES: Mapping[type[t.IcebergType], pa.DataType] = {
+    t.StringType: pa.string(),
+    t.BooleanType: pa.bool_(),
+    t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.DateType: pa.date32(),
+    t.TimestampType: pa.timestamp("us"),
+    t.TimestamptzType: pa.timestamp("us", tz="UTC"),
 }
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,13 +35,13 @@ _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
 """The period of the Gregorian calendar, in years and in microseconds."""
 
 
-def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
+def parse_constant(text: str, kind: t.IcebergType) -> pa.Scalar:
     """Returns the value of a constant column.
 
     Raises: SpecError for a text that is not a value of the type.
     """
     target = _CONSTANT_TYPES.get(type(kind))
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return _parse_decimal(text, kind)
     if target is None:
         words = "string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz"
@@ -72,7 +60,7 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
     return value
 
 
-def _parse_decimal(text: str, kind: DecimalType) -> pa.Scalar:
+def _parse_decimal(text: str, kind: t.DecimalType) -> pa.Scalar:
     """Returns the decimal. Arrow's own cast returns another number where there are too many digits."""
     if _NUMBER.fullmatch(text):
         with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)):

@@ -44,7 +44,11 @@ CHOSEN = """
     coalesce(get_json_object(s, '$.a'), s); split(s, ',')[1]; make_date(year(dt), i, 1); nullif(split(s, ',')[0], 'a');
     regexp_replace(s, nullif(lower(s), 'a'), 'z'); array_insert(li, -1, i); -h; abs(h); cast(h as int);
     try_cast(h as int); cast(h % 1 as int); from_json(s, 'a int', map('mode', 'FAILFAST')); from_json(s, 'a int');
-    from_json(n, 'a int', map('allowSingleQuotes', 'false')); to_json(st); to_json(st, map('ignoreNullFields', 'false'))
+    from_json(n, 'a int', map('allowSingleQuotes', 'false')); to_json(st); to_json(st, map('ignoreNullFields', 'false'));
+    c / g; h / 3; ceil(d); floor(h); i div j; cast(h as bigint); cast(l as timestamp); cast(ts as int); date_add(dt, i);
+    ts - interval 90 minutes; ts + interval 106000000 days; last_day(dt); weekofyear(dt); second(tn); unix_timestamp(ts);
+    greatest(d, e, 0.0D); least(s, t); i & j; element_at(li, -1); try_element_at(li, 9); array_contains(lt, s);
+    translate(s, 'aa', 'xy'); locate('b', s, 2); sha2(s, 512); hex(raw); base64(raw); crc32(s); greatest(i, cast(n as int))
 """
 # One for each of the other functions.
 EACH = """
@@ -81,7 +85,10 @@ EACH = """
     try_parse_url(s, 'a'); try_subtract(s, i); try_to_binary(s); try_to_date(d); try_to_number(n, '999');
     try_to_timestamp(i); try_url_decode(s); try_validate_utf8(s); typeof(s); ucase(d); unbase64(s); unhex(s);
     unix_timestamp(s); upper(d); url_decode(s); url_encode(s); validate_utf8(s); xxhash64(s);
-    zip_with(li, li, (x, y) -> x + y)
+    zip_with(li, li, (x, y) -> x + y); l | k; i ^ j; ~l; sign(d); cast(i as boolean); octet_length(s); repeat(s, 3);
+    reverse(s); instr(s, 'b'); position('c' in s); ascii(s); quarter(dt); dayofweek(dt); weekday(dt); dayofyear(dt);
+    minute(ts); date_sub(dt, i); datediff(dt, du); dayname(dt); to_unix_timestamp(ts); unix_date(dt); sha1(s); hex(l);
+    get(li, i); element_at(m, 'b'); array_size(lt); try_divide(c, g); array(i div 0, j)[1]
 """
 
 

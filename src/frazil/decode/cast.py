@@ -12,18 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, repeats_keys, without_empty
 from frazil.decode.conversion import ArrayValues, Conversion, Place, elements_of, inside_of, require
@@ -53,7 +42,7 @@ from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_fo
 
 
 def convert_columns(
-    conversion: Conversion, struct: StructType, columns: Columns, fields: Sequence[NestedField]
+    conversion: Conversion, struct: t.StructType, columns: Columns, fields: Sequence[t.NestedField]
 ) -> Decoded:
     """Returns the columns of a reader as columns of the table."""
     conversion.refused |= columns.fault != 0
@@ -69,7 +58,11 @@ def convert_columns(
 
 
 def convert_struct(
-    conversion: Conversion, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
+    conversion: Conversion,
+    struct: t.StructType,
+    arrays: Sequence[pa.Array],
+    fields: Sequence[t.NestedField],
+    place: Place,
 ) -> list[pa.Array]:
     """Returns the table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
@@ -107,9 +100,9 @@ def convert_struct(
 
 def _convert_member(
     conversion: Conversion,
-    struct: StructType,
+    struct: t.StructType,
     arrays: Sequence[pa.Array],
-    member: NestedField,
+    member: t.NestedField,
     place: Place,
     at: Sequence[int],
 ) -> pa.Array:
@@ -123,8 +116,8 @@ def _convert_member(
 
 def _with_other_case(
     conversion: Conversion,
-    written: tuple[StructType, Sequence[pa.Array], int],
-    member: NestedField,
+    written: tuple[t.StructType, Sequence[pa.Array], int],
+    member: t.NestedField,
     place: Place,
     column: pa.Array | None,
 ) -> pa.Array:
@@ -137,7 +130,12 @@ def _with_other_case(
         return _convert_member(conversion, struct, arrays, member, place, [n])
     is_second = np.asarray(array.is_valid()) & np.asarray(column.is_valid()) & place.there
     if is_second.any() or not len(column):
-        _handle_second(conversion, array, is_second, place, path, member.name)
+        values = ArrayValues(array, place.owner, is_second)
+        if conversion.reading.unknown_fields == "add":
+            conversion.refuse_change(path, _conflict(conversion, path, [member.name]))
+            conversion.refuse_second(values, path, member.name)
+        else:
+            conversion.put_aside(values, path)
         left = np.where(is_second, -1, np.arange(len(array)))
         array = array.take(pa.array(left, mask=is_second))
     respelt = _convert_member(conversion, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
@@ -150,36 +148,25 @@ def _conflict(conversion: Conversion, path: Path, others: Sequence[str]) -> str:
     return conflict_reason(conversion.reading.in_row(path), others, conversion.reading.is_key_column)
 
 
-def _handle_second(
-    conversion: Conversion, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
-) -> None:
-    values = ArrayValues(array, place.owner, is_second)
-    if conversion.reading.unknown_fields == "add":
-        conversion.refuse_change(path, _conflict(conversion, path, [column]))
-        conversion.refuse_second(values, path, column)
-    else:
-        conversion.put_aside(values, path)
-
-
 def convert_value(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[IcebergType, IcebergType],
+    kinds: tuple[t.IcebergType, t.IcebergType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns one column in the table's type. kinds: the writer's and the table's. top: path and written type of the
     nearest field that a schema change would name.
     """
     written, wanted = kinds
     array = unsliced(array)
-    if isinstance(written, DateType | TimestampType | TimestamptzType):
+    if isinstance(written, t.DateType | t.TimestampType | t.TimestamptzType):
         array = _near(conversion, array, place)
-    if isinstance(written, StructType) and isinstance(wanted, StructType):
+    if isinstance(written, t.StructType) and isinstance(wanted, t.StructType):
         return _convert_inner_struct(conversion, array, written, wanted, place)
-    if isinstance(written, ListType) and isinstance(wanted, ListType):
+    if isinstance(written, t.ListType) and isinstance(wanted, t.ListType):
         return _convert_list(conversion, array, (written, wanted), place, top)
-    if isinstance(written, MapType) and isinstance(wanted, MapType):
+    if isinstance(written, t.MapType) and isinstance(wanted, t.MapType):
         return _convert_map(conversion, array, (written, wanted), place, top)
     if written == wanted:
         return array
@@ -200,13 +187,13 @@ def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
 def _convert_other(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[IcebergType, IcebergType],
+    kinds: tuple[t.IcebergType, t.IcebergType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values of another type than the table's."""
     written, wanted = kinds
-    if isinstance(wanted, StructType):
+    if isinstance(wanted, t.StructType):
         branch = conversion.branch_at(place.path)
         if branch is not None and branch in {member.name for member in wanted.fields}:
             return _convert_into_branch(conversion, array, (written, wanted), place, branch)
@@ -221,9 +208,9 @@ def _convert_other(
 def _convert_branches(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[UnionStruct, IcebergType],
+    kinds: tuple[UnionStruct, t.IcebergType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
     written, wanted = kinds
@@ -237,11 +224,11 @@ def _convert_branches(
     return values
 
 
-def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
+def _with_branch(kind: t.IcebergType, branch: t.IcebergType) -> t.IcebergType:
     """Returns the type of a field that is a union, or has one in its lists and maps, with one branch in place of the
     union.
     """
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         return branch
     parts = parts_of(kind)
     return (
@@ -252,16 +239,16 @@ def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
 
 
 def _convert_into_branch(
-    conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
+    conversion: Conversion, array: pa.Array, kinds: tuple[t.IcebergType, t.StructType], place: Place, branch: str
 ) -> pa.Array:
     """Returns values of one type in the column of a union that has it: each becomes the member of that branch."""
     struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
-    written = StructType(NestedField(0, branch, kinds[0], required=False))
+    written = t.StructType(t.NestedField(0, branch, kinds[0], required=False))
     return _convert_inner_struct(conversion, struct, written, kinds[1], place)
 
 
 def _convert_inner_struct(
-    conversion: Conversion, array: pa.Array, written: StructType, wanted: StructType, place: Place
+    conversion: Conversion, array: pa.Array, written: t.StructType, wanted: t.StructType, place: Place
 ) -> pa.Array:
     inner = Place(place.path, place.owner, np.asarray(array.is_valid()))
     columns = convert_struct(conversion, written, children_of(array), wanted.fields, inner)
@@ -271,9 +258,9 @@ def _convert_inner_struct(
 def _convert_list(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[ListType, ListType],
+    kinds: tuple[t.ListType, t.ListType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
     inner = elements_of(array, place, "element")
@@ -286,9 +273,9 @@ def _convert_list(
 def _convert_map(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[MapType, MapType],
+    kinds: tuple[t.MapType, t.MapType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
     items, keys = elements_of(array, place, "value"), array.keys
@@ -307,7 +294,7 @@ def _convert_map(
 
 
 def _convert_keys(
-    conversion: Conversion, keys: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place
+    conversion: Conversion, keys: pa.Array, kinds: tuple[t.IcebergType, t.IcebergType], place: Place
 ) -> pa.Array:
     """Returns the keys of maps in the type of the column's keys; null where they do not fit."""
     (written, wanted), path = kinds, (*place.path, "key")
@@ -323,7 +310,7 @@ def _convert_keys(
 
 
 def _without_mismatches(
-    conversion: Conversion, array: pa.MapArray, keys: pa.Array, twice: Bools, wanted: IcebergType, place: Place
+    conversion: Conversion, array: pa.MapArray, keys: pa.Array, twice: Bools, wanted: t.IcebergType, place: Place
 ) -> tuple[pa.MapArray, Place]:
     """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
     where they do not fit. twice: which maps would have one key twice.
@@ -349,7 +336,7 @@ def _without_mismatches(
 
 def _handle_unknown(
     conversion: Conversion,
-    member: NestedField,
+    member: t.NestedField,
     array: pa.Array,
     place: Place,
     spellings: Spellings,
@@ -365,7 +352,7 @@ def _handle_unknown(
 
 
 def _add_unknown(
-    conversion: Conversion, member: NestedField, array: pa.Array, place: Place, spellings: Spellings
+    conversion: Conversion, member: t.NestedField, array: pa.Array, place: Place, spellings: Spellings
 ) -> None:
     """Requests a column for a field, or refuses the records that have a value in it."""
     path, rejected = (*place.path, member.name), conversion.reading.rejected_at
@@ -388,15 +375,15 @@ def _add_unknown(
             conversion.request(path, kind)
 
 
-def _request_rest(conversion: Conversion, member: NestedField, path: Path) -> None:
+def _request_rest(conversion: Conversion, member: t.NestedField, path: Path) -> None:
     """Requests the part of a field that has no name too long: records without the long name fit it then."""
-    rest = drop_long_names(StructType(member)).fields
+    rest = drop_long_names(t.StructType(member)).fields
     kind = without_empty(rest[0].field_type) if rest else None
     if kind is not None:
         conversion.request(path, kind)
 
 
-def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType, place: Place) -> None:
+def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: t.IcebergType, place: Place) -> None:
     """Refuses the records with values in rejected fields, inside a field that the table lacks."""
     rejected = conversion.reading.rejected_at
     if place.path in rejected:
@@ -411,9 +398,9 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
 def _convert(
     conversion: Conversion,
     array: pa.Array,
-    kinds: tuple[IcebergType, IcebergType],
+    kinds: tuple[t.IcebergType, t.IcebergType],
     place: Place,
-    top: tuple[Path, IcebergType],
+    top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values in another type where the conversion is lossless; the others are type mismatches."""
     written, wanted = kinds
@@ -446,12 +433,12 @@ def _convert(
 
 
 def _refuse_type(
-    conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place, top: tuple[Path, IcebergType]
+    conversion: Conversion, kinds: tuple[t.IcebergType, t.IcebergType], place: Place, top: tuple[Path, t.IcebergType]
 ) -> str:
     """Adds the change to another type, which is refused; returns its remedy, as the end of a message."""
     written, wanted = (type_word(kind) for kind in kinds)
     path = place.path
-    if isinstance(kinds[0], StructType) and isinstance(kinds[1], BooleanType):
+    if isinstance(kinds[0], t.StructType) and isinstance(kinds[1], t.BooleanType):
         # A message that has got its first field: the remedy is a column of its type, in lists and maps of the field's.
         path, kind = top
         written, wanted = format_type(kind), format_type(_with_branch(kind, kinds[1]))

@@ -9,25 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import UnionStruct
 from frazil.decode.renames import NO_RENAMES, Renames, fed_members
@@ -39,12 +21,12 @@ Forms = frozenset[tuple[Path, str]]
 OWN_FORMS: Forms = frozenset()
 """Every value is read in its schema's own form."""
 
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
-_BYTES = (BinaryType, FixedType)
-_TIMES = (DateType, TimeType, TimestampType, TimestamptzType)
+_NUMBERS = (t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType)
+_BYTES = (t.BinaryType, t.FixedType)
+_TIMES = (t.DateType, t.TimeType, t.TimestampType, t.TimestamptzType)
 
 
-def forms_of(struct: StructType, fields: Sequence[NestedField], renames: Renames = NO_RENAMES) -> Forms:
+def forms_of(struct: t.StructType, fields: Sequence[t.NestedField], renames: Renames = NO_RENAMES) -> Forms:
     """Returns the forms that the table's `fields` need for a writer's values. struct: the types by their schema alone.
 
     A reader uses the forms that its format supports, and ignores the others.
@@ -53,7 +35,7 @@ def forms_of(struct: StructType, fields: Sequence[NestedField], renames: Renames
 
 
 def _of_members(
-    struct: StructType, fields: Iterable[NestedField], renames: Renames, written_at: Path, at: Path
+    struct: t.StructType, fields: Iterable[t.NestedField], renames: Renames, written_at: Path, at: Path
 ) -> Iterator[tuple[Path, str]]:
     """Yields forms of a struct's members. written_at, at: the path of the struct in the writer's schema and in the
     table.
@@ -72,9 +54,9 @@ def _of_members(
 
 
 def _of_value(
-    written: IcebergType, wanted: IcebergType, renames: Renames, written_at: Path, at: Path
+    written: t.IcebergType, wanted: t.IcebergType, renames: Renames, written_at: Path, at: Path
 ) -> Iterator[tuple[Path, str]]:
-    if isinstance(written, StructType) and isinstance(wanted, StructType):
+    if isinstance(written, t.StructType) and isinstance(wanted, t.StructType):
         yield from _of_members(written, wanted.fields, renames, written_at, at)
     elif (both := common_part(written, wanted)) is not None:
         part, column = both
@@ -83,7 +65,7 @@ def _of_value(
     elif isinstance(written, UnionStruct):
         for branch in written.fields:
             yield from _of_value(branch.field_type, wanted, renames, (*written_at, branch.name), at)
-    elif isinstance(written, BooleanType) and isinstance(wanted, StructType):
+    elif isinstance(written, t.BooleanType) and isinstance(wanted, t.StructType):
         yield from _structs_in(wanted, written_at)
     else:
         form = _form_of(written, wanted)
@@ -91,22 +73,22 @@ def _of_value(
             yield written_at, form
 
 
-def _structs_in(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
+def _structs_in(kind: t.IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
     """Yields the struct that a type is, and those among its members."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         yield path, "struct"
         for member in kind.fields:
             yield from _structs_in(member.field_type, (*path, member.name))
 
 
-def _form_of(written: IcebergType, wanted: IcebergType) -> str:
+def _form_of(written: t.IcebergType, wanted: t.IcebergType) -> str:
     """Returns the form of the column, where a value of the written type has it; empty where it has not, or where it is
     its own.
     """
-    if isinstance(wanted, _NUMBERS) and isinstance(written, (*_TIMES, StringType, BooleanType)):
+    if isinstance(wanted, _NUMBERS) and isinstance(written, (*_TIMES, t.StringType, t.BooleanType)):
         return "number"
-    if isinstance(wanted, StringType) and isinstance(written, (UUIDType, *_BYTES)):
+    if isinstance(wanted, t.StringType) and isinstance(written, (t.UUIDType, *_BYTES)):
         return "text"
-    if isinstance(wanted, _BYTES) and isinstance(written, (DecimalType, UUIDType, StringType)):
+    if isinstance(wanted, _BYTES) and isinstance(written, (t.DecimalType, t.UUIDType, t.StringType)):
         return "bytes"
     return ""

@@ -16,24 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    FixedType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import TextBytes, as_text, bitmap, offsets_from, read_utf8
 from frazil.decode.conversion import Conversion, Place
@@ -73,12 +56,12 @@ def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
     return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
 
 
-def mismatch_of(written: IcebergType, wanted: IcebergType) -> tuple[ErrorClass, str]:
+def mismatch_of(written: t.IcebergType, wanted: t.IcebergType) -> tuple[ErrorClass, str]:
     """Returns the class of error of values that a column cannot hold, and the words for it in a message."""
     if isinstance(written, TextBytes):
         return ErrorClass.INVALID_TEXT, "is not UTF-8 and does not fit"
-    is_narrower = isinstance(written, LongType) and isinstance(wanted, IntegerType)
-    if may_convert(arrow_type(written), arrow_type(wanted)) and (isinstance(wanted, DecimalType) or is_narrower):
+    is_narrower = isinstance(written, t.LongType) and isinstance(wanted, t.IntegerType)
+    if may_convert(arrow_type(written), arrow_type(wanted)) and (isinstance(wanted, t.DecimalType) or is_narrower):
         return ErrorClass.OUT_OF_RANGE, "is out of the range of"
     return ErrorClass.TYPE_MISMATCH, "does not fit"
 
@@ -214,7 +197,7 @@ DAY = "d"
 """The unit of numbers in a column of days."""
 _DAY_US = 86_400_000_000
 _PARTS = {"s": 1_000_000, "ms": 1000, "us": 1}
-_NO_TEXT = (StringType, BinaryType, FixedType)
+_NO_TEXT = (t.StringType, t.BinaryType, t.FixedType)
 
 
 @dataclass(frozen=True)
@@ -228,25 +211,25 @@ class Converted:
 
 
 def convert(
-    array: pa.Array, written: IcebergType, wanted: IcebergType, unit: str | None, is_coerced: bool
+    array: pa.Array, written: t.IcebergType, wanted: t.IcebergType, unit: str | None, is_coerced: bool
 ) -> Converted | None:
     """Returns the values in the column's type; None where there is no rule for these two types.
 
     unit: of numbers in a declared column of days or times of day. is_coerced: whether the column is declared to accept
     values of other types as text.
     """
-    if isinstance(written, StringType) and isinstance(wanted, UUIDType):
+    if isinstance(written, t.StringType) and isinstance(wanted, t.UUIDType):
         return _converted(read_uuids(array)[0])
-    if isinstance(written, UUIDType) and isinstance(wanted, StringType):
+    if isinstance(written, t.UUIDType) and isinstance(wanted, t.StringType):
         return _converted(format_uuids(array))
-    if isinstance(written, TextBytes) and isinstance(wanted, StringType):
+    if isinstance(written, TextBytes) and isinstance(wanted, t.StringType):
         return _converted(read_utf8(array))
-    if isinstance(wanted, StringType) and is_coerced and not isinstance(written, _NO_TEXT):
+    if isinstance(wanted, t.StringType) and is_coerced and not isinstance(written, _NO_TEXT):
         return _converted(texts_of(array, written))
-    if isinstance(written, IntegerType | LongType) and unit is not None:
-        if isinstance(wanted, DateType):
+    if isinstance(written, t.IntegerType | t.LongType) and unit is not None:
+        if isinstance(wanted, t.DateType):
             return days_of(array)
-        if isinstance(wanted, TimeType):
+        if isinstance(wanted, t.TimeType):
             return times_of(array, unit)
     return None
 
@@ -275,10 +258,10 @@ def times_of(numbers: pa.Array, unit: str) -> Converted:
     return Converted(pa.array(micros, pa.int64(), mask=mask).cast(pa.time64("us")), is_outside)
 
 
-def texts_of(array: pa.Array, kind: IcebergType) -> pa.Array:
+def texts_of(array: pa.Array, kind: t.IcebergType) -> pa.Array:
     """Returns each value as text: a scalar as it is, everything nested as JSON; null for null."""
     values = readable(array, kind).drop_null()
-    if isinstance(kind, (StructType, ListType, MapType)):
+    if isinstance(kind, (t.StructType, t.ListType, t.MapType)):
         texts = _of_nested(values)
     elif pa.types.is_floating(values.type):
         texts = _of_floats(values)
@@ -313,9 +296,9 @@ def _of_decimals(array: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, has_exponent, plain)
 
 
-def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
+def readable(array: pa.Array, kind: t.IcebergType) -> pa.Array:
     """Returns the values for people to read: UUIDs as text, at every depth; others unchanged."""
-    if isinstance(kind, UUIDType) and pa.types.is_fixed_size_binary(array.type):
+    if isinstance(kind, t.UUIDType) and pa.types.is_fixed_size_binary(array.type):
         return format_uuids(array)
     parts = parts_of(kind)
     if not parts or not has_uuid(kind):
@@ -325,43 +308,39 @@ def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
     return replace_children(array, [part.name for part in parts], children)
 
 
-def has_uuid(kind: IcebergType) -> bool:
+def has_uuid(kind: t.IcebergType) -> bool:
     """Whether a type is a UUID, or has one inside, other than as the key of a map."""
-    return any(isinstance(inner, UUIDType) for _, inner in types_in(kind))
+    return any(isinstance(inner, t.UUIDType) for _, inner in types_in(kind))
 
 
-def remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place) -> str:
+def remedy_of_values(conversion: Conversion, kinds: tuple[t.IcebergType, t.IcebergType], place: Place) -> str:
     """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
     empty where none helps, or a single record may be wrong.
     """
     (written, wanted), path = kinds, conversion.reading.in_row(place.path)
     if differ_in_zone(written, wanted):
         return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
-    is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)
-    has_digits = isinstance(written, DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
-    is_helped = isinstance(written, TextBytes) or isinstance(wanted, FixedType) or has_digits
+    is_exact = isinstance(wanted, t.IntegerType | t.LongType | t.DecimalType)
+    has_digits = isinstance(written, t.DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
+    is_helped = isinstance(written, TextBytes) or isinstance(wanted, t.FixedType) or has_digits
     if conversion.reading.is_key_column or not is_helped:
         return ""
     declared = declaration_for(path, type_word(written), type_word(wanted))
     return declared and f"; {declared}"
 
 
-def format_type(kind: IcebergType) -> str:
+def format_type(kind: t.IcebergType) -> str:
     """Returns a type as the pipeline file writes it."""
-    if isinstance(kind, StructType):
-        return f"struct<{', '.join(_member(member) for member in kind.fields)}>"
-    if isinstance(kind, ListType):
+    if isinstance(kind, t.StructType):
+        return f"struct<{', '.join(f'{member.name}: {format_type(member.field_type)}' for member in kind.fields)}>"
+    if isinstance(kind, t.ListType):
         return f"list<{format_type(kind.element_type)}>"
-    if isinstance(kind, MapType):
+    if isinstance(kind, t.MapType):
         return f"map<{format_type(kind.key_type)}, {format_type(kind.value_type)}>"
     return str(kind)
 
 
-def _member(member: NestedField) -> str:
-    return f"{member.name}: {format_type(member.field_type)}"
-
-
-def convert_times(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place) -> pa.Array | None:
+def convert_times(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place) -> pa.Array | None:
     """Returns times of a column with a zone, or numbers of one with a unit, in the column's type; None for others."""
     zone, unit = _zone_at(conversion, place), conversion.unit_at(place.path)
     times = _in_zone(conversion, array, wanted, place, zone) if zone is not None else None
@@ -369,7 +348,7 @@ def convert_times(conversion: Conversion, array: pa.Array, wanted: IcebergType, 
         times is None
         and unit is not None
         and _is_number(array.type)
-        and isinstance(wanted, TimestampType | TimestamptzType)
+        and isinstance(wanted, t.TimestampType | t.TimestamptzType)
     ):
         return _from_epoch(conversion, array, wanted, place, unit)
     return times
@@ -379,13 +358,15 @@ def _zone_at(conversion: Conversion, place: Place) -> str | None:
     return conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
 
 
-def _in_zone(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, zone: str) -> pa.Array | None:
+def _in_zone(
+    conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place, zone: str
+) -> pa.Array | None:
     """Returns what `convert_zone` does, and refuses the times that it cannot convert."""
     times = convert_zone(array, wanted, zone)
     if times is None:
         return None
     lost = np.asarray(array.is_valid()) & np.asarray(times.is_null())
-    if lost.any() and isinstance(wanted, TimestamptzType):
+    if lost.any() and isinstance(wanted, t.TimestamptzType):
         skipped = lost & are_skipped(array, zone)
         conversion.refuse(
             array, skipped, place.owner, place.path, ErrorClass.OUT_OF_RANGE, SKIPPED.replace("{zone}", zone)
@@ -395,11 +376,11 @@ def _in_zone(conversion: Conversion, array: pa.Array, wanted: IcebergType, place
     return times
 
 
-def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
+def _from_epoch(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place, unit: str) -> pa.Array:
     moments = from_numbers(array, unit)
     _refuse_far_times(conversion, array, moments.is_outside, place, f"{wanted}({unit})")
     zone = _zone_at(conversion, place)
-    if zone is None or not isinstance(wanted, TimestampType):
+    if zone is None or not isinstance(wanted, t.TimestampType):
         return moments.micros.cast(arrow_type(wanted))
     local = to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
     lost = np.asarray(moments.micros.is_valid()) & np.asarray(local.is_null())

@@ -47,7 +47,12 @@ def json_texts(array: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return _of_floats(array.cast(pa.float64()))
     if pa.types.is_string(kind):
-        return _of_strings(array)
+        texts = pc.replace_substring(pc.replace_substring(array, "\\", "\\\\"), '"', '\\"')
+        texts = _quoted(texts)
+        is_control = pc.match_substring_regex(array, r"[\x00-\x1f]")
+        if not pc.any(is_control).as_py():
+            return texts
+        return pc.replace_with_mask(texts, is_control, _one_by_one(array.filter(is_control)))
     if _is_far(array):
         return _one_by_one(array)
     if pa.types.is_date(kind) or pa.types.is_decimal(kind):
@@ -128,15 +133,6 @@ def _of_times(array: pa.Array) -> pa.Array:
     if kind.unit in _DIGITS:
         texts = pc.replace_substring(texts, "." + "0" * _DIGITS[kind.unit], "")
     return pc.binary_join_element_wise(texts, zone, "") if zone else texts
-
-
-def _of_strings(array: pa.Array) -> pa.Array:
-    texts = pc.replace_substring(pc.replace_substring(array, "\\", "\\\\"), '"', '\\"')
-    texts = _quoted(texts)
-    is_control = pc.match_substring_regex(array, r"[\x00-\x1f]")
-    if not pc.any(is_control).as_py():
-        return texts
-    return pc.replace_with_mask(texts, is_control, _one_by_one(array.filter(is_control)))
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

@@ -151,17 +151,13 @@ def native_security(properties: Mapping[str, str]) -> dict[str, str]:
 
     Raises: SpecError for a setting that only one of the clients could follow.
     """
-    _refuse_one_sided(properties)
+    for name, value in properties.items():
+        if remedy := one_sided_remedy(name, value):
+            raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy, name)
     native = {**_native_trust(properties), **_native_key(properties), **_native_login(properties)}
     if HOST_CHECK in properties:
         native[HOST_CHECK] = properties[HOST_CHECK] or "none"  # Java's value is the empty text.
     return native
-
-
-def _refuse_one_sided(properties: Mapping[str, str]) -> None:
-    for name, value in properties.items():
-        if remedy := one_sided_remedy(name, value):
-            raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy, name)
 
 
 def one_sided_remedy(name: str, value: str) -> str:

@@ -152,7 +152,9 @@ class MaintenanceScheduler:
             plan = rounds.adopt(plan, now_s)
             outcomes = list(self._runner.run(plan, maintained.maintenance, partial(self._is_over, watched)))
             if mode == "eager":
-                self._spare_from_s = _spare_from_s(outcomes, now_s, self._clock.monotonic_s())
+                ended_s = self._clock.monotonic_s()
+                due_s = sum(outcome.took_s for outcome in outcomes if not outcome.action.is_early)
+                self._spare_from_s = ended_s + _EARLY_TIMES * (ended_s - now_s - due_s)
             self._settle(watched, maintained, mode, outcomes)
             return not plan.actions
         except FrazilError as error:
@@ -190,12 +192,6 @@ class MaintenanceScheduler:
         if not self._stopping.is_set():
             name = watched.activity.maintained.name
             log.warning("maintenance_skipped", table=name, reason=reason, retry_in_s=FAILED_RETRY_S)
-
-
-def _spare_from_s(outcomes: Sequence[Outcome], begun_s: float, ended_s: float) -> float:
-    """Returns the time of the next early round, after one that began and ended then."""
-    due_s = sum(outcome.took_s for outcome in outcomes if not outcome.action.is_early)
-    return ended_s + _EARLY_TIMES * (ended_s - begun_s - due_s)
 
 
 def _has_follow_up(outcome: Outcome) -> bool:

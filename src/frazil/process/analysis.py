@@ -14,18 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg import types as t
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
@@ -75,7 +65,7 @@ class Column:
 
     name: str
     #: Its Iceberg type; ids of nested fields are placeholders where Spark has made the type.
-    type: IcebergType
+    type: t.IcebergType
     #: Whether Spark has shown that it is never null.
     is_required: bool
     #: The fields of the records that its values are made of, each as a path.
@@ -111,7 +101,7 @@ class Condition:
     outside: Outside | None
 
 
-def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
+def with_metadata(fields: Schema, key: t.IcebergType | None = None) -> Schema:
     """Returns the columns of `records`: these fields and the metadata. key: the type of `_key`, binary unless given.
 
     Raises: SpecError where a field has the name of a piece of metadata.
@@ -121,20 +111,20 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
             remedy = f"leave the field out: `exclude: [{name}]`"
             raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
     first = fields.highest_field_id + 1
-    header = StructType(
-        NestedField(first + 7, "key", StringType(), required=False),
-        NestedField(first + 8, "value", BinaryType(), required=False),
+    header = t.StructType(
+        t.NestedField(first + 7, "key", t.StringType(), required=False),
+        t.NestedField(first + 8, "value", t.BinaryType(), required=False),
     )
-    types: tuple[tuple[IcebergType, bool], ...] = (
-        (key or BinaryType(), False),
-        (ListType(first + 6, header, element_required=False), False),
-        (StringType(), True),
-        (IntegerType(), True),
-        (LongType(), True),
-        (TimestamptzType(), False),
+    types: tuple[tuple[t.IcebergType, bool], ...] = (
+        (key or t.BinaryType(), False),
+        (t.ListType(first + 6, header, element_required=False), False),
+        (t.StringType(), True),
+        (t.IntegerType(), True),
+        (t.LongType(), True),
+        (t.TimestamptzType(), False),
     )
     metadata = [
-        NestedField(first + n, name, kind, required=required)
+        t.NestedField(first + n, name, kind, required=required)
         for n, (name, (kind, required)) in enumerate(zip(METADATA, types, strict=True))
     ]
     return Schema(*fields.fields, *metadata)
@@ -174,7 +164,14 @@ def analyse(
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
     spark_part = stages.in_spark.part(records)
-    carrying = _carrying(stages.in_order, spark_part.values if spark_part is not None else ())
+    values = spark_part.values if spark_part is not None else ()
+    carried = tuple((value.name, value) for value in values)
+    carrying = [
+        Project((*stage.columns, *carried))
+        if isinstance(stage, Project) and stage is not stages.in_order[-1]
+        else stage
+        for stage in stages.in_order
+    ]
     program = None if outside else Program(_pruned(carrying), fields, spark_part)
     return Query(columns, frozenset(stages.conditions), program, outside, aliases=aliases_used(parsed))
 
@@ -369,12 +366,12 @@ def _check_names(column: Value, is_metadata: bool) -> None:
         raise SpecError(message, remedy="name one of them otherwise, such as `named_struct('NAME', value)`")
 
 
-def _twins_in(kind: IcebergType | None) -> list[str]:
+def _twins_in(kind: t.IcebergType | None) -> list[str]:
     """Returns the names of one struct inside a type that differ in case alone; none where there are none."""
     if kind is None:
         return []
     parts, by_folded_name = parts_of(kind), dict[str, list[str]]()
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         for part in parts:
             by_folded_name.setdefault(fold_case(part.name), []).append(part.name)
     twins = next((names for names in by_folded_name.values() if len(names) > 1), [])
@@ -402,15 +399,6 @@ def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
             kept_stages.append(stage)
         used |= _names_in(kept_stages[-1])
     return tuple(reversed(kept_stages))
-
-
-def _carrying(stages: Sequence[Stage], values: Sequence[Field]) -> list[Stage]:
-    """Returns the stages with inner projections that leave the values that Spark has made to later stages."""
-    carried = tuple((value.name, value) for value in values)
-    return [
-        Project((*stage.columns, *carried)) if isinstance(stage, Project) and stage is not stages[-1] else stage
-        for stage in stages
-    ]
 
 
 def _names_in(stage: Stage) -> set[str]:

@@ -215,7 +215,12 @@ class Expressions:
         if isinstance(inner.expression, Literal):
             if inner.expression.value is None:
                 return Value(Literal(None, kind))
-            _check_moment(inner.expression.value, kind)
+            value = inner.expression.value
+            is_moment = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+            if is_moment and isinstance(value, str) and value.strip().lower() in _TODAY:
+                raise SpecError(
+                    f"`{value}` is another time at every run", remedy="use `_timestamp`, the time of the record"
+                )
         return self._call("Cast", node, self._names("Cast", node), [inner])
 
     def _with(self, node: Any) -> Value:
@@ -356,9 +361,3 @@ def _moment(value: int, kind: pa.DataType) -> date | datetime | int:
     except (ValueError, OverflowError):
         return value
     return moment if kind.tz else moment.replace(tzinfo=None)
-
-
-def _check_moment(value: Any, kind: pa.DataType) -> None:
-    is_moment = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    if is_moment and isinstance(value, str) and value.strip().lower() in _TODAY:
-        raise SpecError(f"`{value}` is another time at every run", remedy="use `_timestamp`, the time of the record")

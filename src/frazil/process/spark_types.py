@@ -8,51 +8,31 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg import types as t
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 # Spark has no type for uuid and fixed: such a field is only passed through (`expressions.py`).
-_WORDS: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "integer",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    StringType: "string",
-    BinaryType: "binary",
-    DateType: "date",
-    TimeType: "time(6)",
-    TimestampType: "timestamp_ntz",
-    TimestamptzType: "timestamp",
-    UUIDType: "string",
-    FixedType: "binary",
+_WORDS: dict[type[t.IcebergType], str] = {
+    t.BooleanType: "boolean",
+    t.IntegerType: "integer",
+    t.LongType: "long",
+    t.FloatType: "float",
+    t.DoubleType: "double",
+    t.StringType: "string",
+    t.BinaryType: "binary",
+    t.DateType: "date",
+    t.TimeType: "time(6)",
+    t.TimestampType: "timestamp_ntz",
+    t.TimestamptzType: "timestamp",
+    t.UUIDType: "string",
+    t.FixedType: "binary",
 }
-_ICEBERG: dict[str, IcebergType] = {
-    **{word: kind() for kind, word in _WORDS.items() if kind not in (UUIDType, FixedType)},
-    "byte": IntegerType(),
-    "short": IntegerType(),
+_ICEBERG: dict[str, t.IcebergType] = {
+    **{word: kind() for kind, word in _WORDS.items() if kind not in (t.UUIDType, t.FixedType)},
+    "byte": t.IntegerType(),
+    "short": t.IntegerType(),
 }
 _ARROW: dict[str, pa.DataType] = {
     "void": pa.null(),
@@ -82,22 +62,22 @@ def spark_struct(schema: Schema) -> dict[str, Any]:
     return _struct(schema.fields)
 
 
-def spark_type(kind: IcebergType) -> Any:
+def spark_type(kind: t.IcebergType) -> Any:
     """Returns Spark's type of an Iceberg type."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         return _struct(kind.fields)
-    if isinstance(kind, ListType):
+    if isinstance(kind, t.ListType):
         element = spark_type(kind.element_type)
         return {"type": "array", "elementType": element, "containsNull": not kind.element_required}
-    if isinstance(kind, MapType):
+    if isinstance(kind, t.MapType):
         key, value = spark_type(kind.key_type), spark_type(kind.value_type)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": not kind.value_required}
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return f"decimal({kind.precision},{kind.scale})"
     return _WORDS[type(kind)]
 
 
-def _struct(fields: tuple[NestedField, ...]) -> dict[str, Any]:
+def _struct(fields: tuple[t.NestedField, ...]) -> dict[str, Any]:
     members = [
         {"name": field.name, "type": spark_type(field.field_type), "nullable": not field.required, "metadata": {}}
         for field in fields
@@ -105,7 +85,7 @@ def _struct(fields: tuple[NestedField, ...]) -> dict[str, Any]:
     return {"type": "struct", "fields": members}
 
 
-def iceberg_type(kind: Any, ids: Iterator[int] | None = None) -> IcebergType | None:
+def iceberg_type(kind: Any, ids: Iterator[int] | None = None) -> t.IcebergType | None:
     """Returns the Iceberg type of Spark's type, None where Iceberg has none. ids: of nested fields, placeholders unless
     given.
     """
@@ -113,33 +93,33 @@ def iceberg_type(kind: Any, ids: Iterator[int] | None = None) -> IcebergType | N
     if isinstance(kind, str):
         decimal = _DECIMAL.fullmatch(kind)
         if decimal:
-            return DecimalType(int(decimal[1]), int(decimal[2]))
-        return TimeType() if _TIME.fullmatch(kind) else _ICEBERG.get(kind)
+            return t.DecimalType(int(decimal[1]), int(decimal[2]))
+        return t.TimeType() if _TIME.fullmatch(kind) else _ICEBERG.get(kind)
     nested = {"struct": _iceberg_struct, "array": _iceberg_list, "map": _iceberg_map}.get(kind["type"])
     return nested(kind, ids) if nested else None
 
 
-def _iceberg_struct(kind: Any, ids: Iterator[int]) -> IcebergType | None:
+def _iceberg_struct(kind: Any, ids: Iterator[int]) -> t.IcebergType | None:
     fields = []
     for member in kind["fields"]:
         own_id, of_member = next(ids), iceberg_type(member["type"], ids)
         if of_member is None or "collation" in str(member["metadata"]).lower():
             return None
-        fields.append(NestedField(own_id, member["name"], of_member, required=not member["nullable"]))
-    return StructType(*fields) if fields else None
+        fields.append(t.NestedField(own_id, member["name"], of_member, required=not member["nullable"]))
+    return t.StructType(*fields) if fields else None
 
 
-def _iceberg_list(kind: Any, ids: Iterator[int]) -> IcebergType | None:
+def _iceberg_list(kind: Any, ids: Iterator[int]) -> t.IcebergType | None:
     own_id, element = next(ids), iceberg_type(kind["elementType"], ids)
-    return None if element is None else ListType(own_id, element, element_required=not kind["containsNull"])
+    return None if element is None else t.ListType(own_id, element, element_required=not kind["containsNull"])
 
 
-def _iceberg_map(kind: Any, ids: Iterator[int]) -> IcebergType | None:
+def _iceberg_map(kind: Any, ids: Iterator[int]) -> t.IcebergType | None:
     key_id, value_id = next(ids), next(ids)
     key, value = iceberg_type(kind["keyType"], ids), iceberg_type(kind["valueType"], ids)
     if key is None or value is None:
         return None
-    return MapType(key_id, key, value_id, value, value_required=not kind["valueContainsNull"])
+    return t.MapType(key_id, key, value_id, value, value_required=not kind["valueContainsNull"])
 
 
 def arrow_of(kind: Any) -> pa.DataType | None:

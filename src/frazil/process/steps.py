@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg import types as t
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DecimalType,
-    FixedType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    TimeType,
-    UUIDType,
-)
 
 from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case
@@ -53,7 +43,7 @@ class Steps:
     #: Fields to keep, each with everything in it; all others are left out. Empty: all are kept.
     keep_fields: Sequence[Path] = ()
     #: The new type of each field.
-    cast: Mapping[Path, IcebergType] = field(default_factory=dict)
+    cast: Mapping[Path, t.IcebergType] = field(default_factory=dict)
     #: Columns to add behind the fields: a piece of metadata by its name, such as `_topic`, or a constant.
     add_fields: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     #: The condition of the rows to keep, in Spark's SQL, over the fields that the other steps leave; empty for all rows.
@@ -96,7 +86,7 @@ class _Node:
     sql: str
     #: Of a struct; empty for another type.
     parts: list[_Node]
-    type: IcebergType | None = None
+    type: t.IcebergType | None = None
     is_changed: bool = False
 
     def sql_of_value(self) -> str:
@@ -147,9 +137,9 @@ def _select(columns: Sequence[str]) -> str:
     return f"select {', '.join(columns)} from {RECORDS}"
 
 
-def _node(of: NestedField, above: str) -> _Node:
+def _node(of: t.NestedField, above: str) -> _Node:
     sql = f"{above}.{quoted(of.name)}" if above else quoted(of.name)
-    parts = of.field_type.fields if isinstance(of.field_type, StructType) else ()
+    parts = of.field_type.fields if isinstance(of.field_type, t.StructType) else ()
     return _Node(of.name, sql, [_node(part, sql) for part in parts])
 
 
@@ -213,7 +203,7 @@ def _keep_in(node: _Node, nodes: Sequence[_Node]) -> None:
     node.parts = kept
 
 
-def _cast(root: _Node, types: Mapping[Path, IcebergType]) -> Iterator[Missing]:
+def _cast(root: _Node, types: Mapping[Path, t.IcebergType]) -> Iterator[Missing]:
     for path, kind in types.items():
         _sql_type(kind)  # Refused also where records have no such field yet.
         place = _find(root, path)
@@ -266,19 +256,19 @@ def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _sql_type(kind: IcebergType | None) -> str:
+def _sql_type(kind: t.IcebergType | None) -> str:
     """Returns a type in Spark's SQL.
 
     Raises: SpecError for a type that Spark does not have.
     """
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         return f"struct<{', '.join(f'{quoted(field.name)}: {_sql_type(field.field_type)}' for field in kind.fields)}>"
-    if isinstance(kind, ListType):
+    if isinstance(kind, t.ListType):
         return f"array<{_sql_type(kind.element_type)}>"
-    if isinstance(kind, MapType):
+    if isinstance(kind, t.MapType):
         return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.value_type)}>"
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return f"decimal({kind.precision},{kind.scale})"
-    if isinstance(kind, UUIDType | FixedType | TimeType):
+    if isinstance(kind, t.UUIDType | t.FixedType | t.TimeType):
         raise SpecError(f"a field cannot be cast to {kind}", remedy="declare the column, `columns: {NAME: {type: …}}`")
     return _SQL_TYPES[str(kind)]

@@ -255,7 +255,10 @@ class EmbeddedBroker:
     def _wait_until_it_answers(self) -> None:
         deadline = self._clock.monotonic_s() + _START_TIMEOUT_S
         # Another broker may listen on the port and answer; the cluster id distinguishes them.
-        cluster = _cluster_id(self._data / "meta.properties")
+        meta_properties = self._data / "meta.properties"
+        lines = meta_properties.read_text().splitlines()
+        # Java's properties files put a backslash before some characters of a value.
+        cluster = next(line.partition("=")[2].replace("\\", "") for line in lines if line.startswith("cluster.id="))
         while not (_accepts_connections(self.port) and _answering_cluster(self.bootstrap_servers) == cluster):
             if not self.is_running:
                 raise self._failed(f"the broker ended while starting: {_last_error(self.log)}")
@@ -313,12 +316,6 @@ def _answering_cluster(bootstrap_servers: str) -> str | None:
     except KafkaException:
         return None
     return cluster.cluster_id if cluster.brokers else None
-
-
-def _cluster_id(meta_properties: Path) -> str:
-    lines = meta_properties.read_text().splitlines()
-    # Java's properties files put a backslash before some characters of a value.
-    return next(line.partition("=")[2].replace("\\", "") for line in lines if line.startswith("cluster.id="))
 
 
 def _last_error(log: Path) -> str:

@@ -96,7 +96,8 @@ def ask_master(jvm: Any, conf: Mapping[str, str], url: str) -> Master:
                 problems.append(_problem(f"{_SCHEME}{match[0]}", _causes(error)))
                 continue
             if (status := state.status().toString()) == "ALIVE":
-                return _master(state, url)
+                workers = tuple(Worker(worker.cores(), worker.memory()) for worker in state.workers())
+                return Master(url, workers, frozenset(application.id() for application in state.activeApps()))
             problems.append(
                 UnavailableError(
                     f"the Spark master does not lead the cluster: status={status}",
@@ -116,11 +117,6 @@ def _state(jvm: Any, environment: Any, host: str, port: int) -> Any:
     request = classes.forName(f"{_MESSAGES}RequestMasterState$").getField("MODULE$").get(None)
     kind = jvm.scala.reflect.ClassTag.apply(classes.forName(f"{_MESSAGES}MasterStateResponse"))
     return master.askSync(request, kind)
-
-
-def _master(state: Any, url: str) -> Master:
-    workers = tuple(Worker(worker.cores(), worker.memory()) for worker in state.workers())
-    return Master(url, workers, frozenset(application.id() for application in state.activeApps()))
 
 
 def _causes(error: Py4JJavaError) -> list[str]:

@@ -8,27 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.schema.parts import parts_of
 
@@ -40,23 +20,23 @@ Records = Mapping[str, pa.Array]
 """Columns of one length by name, as records read from Kafka."""
 Rows = NDArray[np.integer[Any]]
 """Row numbers: any integer dtype, shape (n_rows,)."""
-_PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    StringType: pa.string(),
-    BinaryType: pa.binary(),
-    DateType: pa.date32(),
-    TimeType: pa.time64("us"),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", tz="UTC"),
-    UUIDType: pa.binary(16),
+_PRIMITIVES: dict[type[t.IcebergType], pa.DataType] = {
+    t.BooleanType: pa.bool_(),
+    t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.StringType: pa.string(),
+    t.BinaryType: pa.binary(),
+    t.DateType: pa.date32(),
+    t.TimeType: pa.time64("us"),
+    t.TimestampType: pa.timestamp("us"),
+    t.TimestamptzType: pa.timestamp("us", tz="UTC"),
+    t.UUIDType: pa.binary(16),
 }
 
 
-def arrow_field(field: NestedField) -> pa.Field:
+def arrow_field(field: t.NestedField) -> pa.Field:
     """Returns the Parquet field for a column: its Arrow type with Iceberg field ids at every level."""
     metadata = {_ID: str(field.field_id).encode()}
     return pa.field(field.name, arrow_type(field.field_type), not field.required, metadata=metadata)
@@ -67,42 +47,42 @@ def field_id_of(field: pa.Field) -> int:
     return int((field.metadata or {}).get(_ID, b"-1"))
 
 
-def arrow_type(kind: IcebergType) -> pa.DataType:
+def arrow_type(kind: t.IcebergType) -> pa.DataType:
     """Returns the Arrow type that is written for an Iceberg type, with the ids of its nested fields."""
     fields = [arrow_field(part) for part in parts_of(kind)]
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         return pa.struct(fields)
-    if isinstance(kind, ListType):
+    if isinstance(kind, t.ListType):
         return pa.list_(fields[0])
-    if isinstance(kind, MapType):
+    if isinstance(kind, t.MapType):
         return pa.map_(arrow_field(kind.key_field), fields[0])
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, FixedType):
+    if isinstance(kind, t.FixedType):
         return pa.binary(len(kind))
-    if isinstance(kind, BinaryType):  # Or a reader's own type of bytes.
+    if isinstance(kind, t.BinaryType):  # Or a reader's own type of bytes.
         return pa.binary()
     return _PRIMITIVES[type(kind)]
 
 
-def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> IcebergType:
+def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> t.IcebergType:
     """Returns the Iceberg type of values of an Arrow type, the inverse of `arrow_type`; every part is optional. ids: of
     nested fields.
     """
     if pa.types.is_struct(kind):
         parts = [(part.name, next(ids), iceberg_type(part.type, ids)) for part in kind]
-        return StructType(*(NestedField(number, name, of, required=False) for name, number, of in parts))
+        return t.StructType(*(t.NestedField(number, name, of, required=False) for name, number, of in parts))
     if pa.types.is_map(kind):
         key_id, value_id = next(ids), next(ids)
         key, value = iceberg_type(kind.key_type, ids), iceberg_type(kind.item_type, ids)
-        return MapType(key_id, key, value_id, value, value_required=False)
+        return t.MapType(key_id, key, value_id, value, value_required=False)
     if pa.types.is_list(kind):
-        return ListType(next(ids), iceberg_type(kind.value_type, ids), element_required=False)
+        return t.ListType(next(ids), iceberg_type(kind.value_type, ids), element_required=False)
     if pa.types.is_decimal128(kind):
-        return DecimalType(kind.precision, kind.scale)
+        return t.DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
-        return FixedType(kind.byte_width)
-    return next(of() for of, written in _PRIMITIVES.items() if written == kind and of is not UUIDType)
+        return t.FixedType(kind.byte_width)
+    return next(of() for of, written in _PRIMITIVES.items() if written == kind and of is not t.UUIDType)
 
 
 def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -10,22 +10,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyiceberg import types as t
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    UUIDType,
-)
 
 from frazil.name_case import Spellings
 from frazil.name_length import explain_long_name, is_long, long_name_in
@@ -44,19 +30,19 @@ from frazil.schema.parts import (
 )
 from frazil.schema.parts import Path as Path
 
-RequestedFields = Mapping[Path, Mapping[str, IcebergType]]
+RequestedFields = Mapping[Path, Mapping[str, t.IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
 `element` and `value` lead into lists and maps.
 """
 
-_INTEGERS = (IntegerType, LongType)
-_NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
+_INTEGERS = (t.IntegerType, t.LongType)
+_NUMBERS = {t.IntegerType, t.LongType, t.FloatType, t.DoubleType}
 
 
 class TypesDiffer(Exception):
     """Two tasks inferred types for one field that no type holds both of."""
 
-    def __init__(self, path: Path, first: IcebergType, second: IcebergType) -> None:
+    def __init__(self, path: Path, first: t.IcebergType, second: t.IcebergType) -> None:
         kinds = (type_word(kind) for kind in (first, second))
         super().__init__("{} is {} in some records and {} in others".format(".".join(path), *kinds))
         self.path = path
@@ -82,7 +68,7 @@ class SchemaChange:
     #: The column's full name.
     path: str
     #: The type that it will have.
-    kind: IcebergType
+    kind: t.IcebergType
     #: Whether it is added, rather than widened.
     is_new: bool = True
 
@@ -96,22 +82,22 @@ def dump_requested_fields(requested_fields: RequestedFields) -> str:
     return json.dumps(plain)
 
 
-def load_requested_fields(text: str) -> dict[Path, dict[str, IcebergType]]:
+def load_requested_fields(text: str) -> dict[Path, dict[str, t.IcebergType]]:
     """Returns the fields from the JSON of `dump_requested_fields`."""
-    requested: dict[Path, dict[str, IcebergType]] = {}
+    requested: dict[Path, dict[str, t.IcebergType]] = {}
     for path, fields in json.loads(text):
-        members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
+        members = {name: t.StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
         requested[tuple(path)] = members
     return requested
 
 
-def _struct_json(kind: IcebergType) -> str:
-    return StructType(NestedField(0, "_", kind, required=False)).model_dump_json()
+def _struct_json(kind: t.IcebergType) -> str:
+    return t.StructType(t.NestedField(0, "_", kind, required=False)).model_dump_json()
 
 
 def merge_requested_fields(
     many: Iterable[RequestedFields], keeps_first: bool = False
-) -> dict[Path, dict[str, IcebergType]]:
+) -> dict[Path, dict[str, t.IcebergType]]:
     """Returns the requested fields of all tasks together.
 
     keeps_first: of contradicting types the first one is taken, and later values of the other type are type mismatches
@@ -119,7 +105,7 @@ def merge_requested_fields(
 
     Raises: TypesDiffer where types contradict each other, unless `keeps_first`.
     """
-    merged: dict[Path, dict[str, IcebergType]] = {}
+    merged: dict[Path, dict[str, t.IcebergType]] = {}
     for requested_fields in many:
         for path, fields in requested_fields.items():
             mine = merged.setdefault(path, {})
@@ -128,54 +114,56 @@ def merge_requested_fields(
     return merged
 
 
-def merge_types(first: IcebergType, second: IcebergType, path: Path, keeps_first: bool = False) -> IcebergType:
+def merge_types(first: t.IcebergType, second: t.IcebergType, path: Path, keeps_first: bool = False) -> t.IcebergType:
     """Returns the inferred type that holds the values of both types. keeps_first: as in `merge_requested_fields`, at
     every level.
 
     Raises: TypesDiffer where no type holds both, unless `keeps_first`.
     """
-    if isinstance(first, StructType) and isinstance(second, StructType):
+    if isinstance(first, t.StructType) and isinstance(second, t.StructType):
         fields = {field.name: field.field_type for field in first.fields}
         for name, kind in ((field.name, field.field_type) for field in second.fields):
             fields[name] = merge_types(fields[name], kind, (*path, name), keeps_first) if name in fields else kind
-        return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
-    if isinstance(first, ListType) and isinstance(second, ListType):
+        return t.StructType(*(t.NestedField(0, name, kind, required=False) for name, kind in fields.items()))
+    if isinstance(first, t.ListType) and isinstance(second, t.ListType):
         element = merge_types(first.element_type, second.element_type, (*path, "element"), keeps_first)
-        return ListType(element_id=0, element_type=element, element_required=False)
-    if isinstance(first, MapType) and isinstance(second, MapType):
+        return t.ListType(element_id=0, element_type=element, element_required=False)
+    if isinstance(first, t.MapType) and isinstance(second, t.MapType):
         key = merge_types(first.key_type, second.key_type, (*path, "key"), keeps_first)
-        return MapType(
+        return t.MapType(
             0, key, 0, merge_types(first.value_type, second.value_type, (*path, "value"), keeps_first), False
         )
     if can_promote(first, second) or _is_included_in(first, second):
         return second
     if isinstance(first, _INTEGERS) != isinstance(second, _INTEGERS) and {type(first), type(second)} <= _NUMBERS:
-        return DoubleType()
+        return t.DoubleType()
     if first != second and not (can_promote(second, first) or _is_included_in(second, first) or keeps_first):
         raise TypesDiffer(path, first, second)
     return first
 
 
-_INCLUDED_IN: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
-    (LongType, DoubleType),
-    (UUIDType, StringType),
-    (BooleanType, StructType),
+_INCLUDED_IN: tuple[tuple[type[t.IcebergType], type[t.IcebergType]], ...] = (
+    (t.LongType, t.DoubleType),
+    (t.UUIDType, t.StringType),
+    (t.BooleanType, t.StructType),
 )
 """Pairs of inferred types of which the second holds the values of the first too. A message or record without fields is
 inferred as a boolean, whose values fit a struct.
 """
 
 
-def _is_included_in(first: IcebergType, second: IcebergType) -> bool:
+def _is_included_in(first: t.IcebergType, second: t.IcebergType) -> bool:
     return any(isinstance(first, held) and isinstance(second, holder) for held, holder in _INCLUDED_IN)
 
 
-def widest(first: IcebergType, second: IcebergType) -> IcebergType:
+def widest(first: t.IcebergType, second: t.IcebergType) -> t.IcebergType:
     """Returns the type that holds the values of both; of two types that no type holds, at any level, the first."""
     return merge_types(first, second, (), keeps_first=True)
 
 
-def find_missing_fields(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
+def find_missing_fields(
+    table: t.StructType, written: t.StructType, may_widen: bool, path: Path = ()
+) -> RequestedFields:
     """Returns the fields of a writer's struct that the table lacks, or has in a type that is too narrow and may be
     widened. path: of the structs.
     """
@@ -183,8 +171,8 @@ def find_missing_fields(table: StructType, written: StructType, may_widen: bool,
         {field.name: field.field_type for field in table.fields},
         Spellings(f.name for f in table.fields),
     )
-    missing: dict[Path, Mapping[str, IcebergType]] = {}
-    mine: dict[str, IcebergType] = {}
+    missing: dict[Path, Mapping[str, t.IcebergType]] = {}
+    mine: dict[str, t.IcebergType] = {}
     for field in written.fields:
         name = spellings.find(field.name) or field.name
         old, inner = table_types.get(name), (*path, name)
@@ -196,25 +184,27 @@ def find_missing_fields(table: StructType, written: StructType, may_widen: bool,
     return {path: mine, **missing} if mine else missing
 
 
-def _structs_in(first: IcebergType, second: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
+def _structs_in(
+    first: t.IcebergType, second: t.IcebergType, path: Path
+) -> tuple[t.StructType, t.StructType, Path] | None:
     """Returns the structs at the same place in two types, also inside lists and maps, and their path; None without them."""
     both = common_part(first, second)
     if both is not None:
         return _structs_in(both[0].field_type, both[1].field_type, (*path, both[0].name))
-    return (first, second, path) if isinstance(first, StructType) and isinstance(second, StructType) else None
+    return (first, second, path) if isinstance(first, t.StructType) and isinstance(second, t.StructType) else None
 
 
-def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
+def adds_to(old: t.IcebergType, new: t.IcebergType, may_widen: bool = True) -> bool:
     """Whether values of the type `new` would change a column of the type `old`."""
     return _unite(old, new, itertools.repeat(0), may_widen) != old
 
 
-def type_at(struct: StructType, path: Path) -> IcebergType | None:
+def type_at(struct: t.StructType, path: Path) -> t.IcebergType | None:
     """Returns the type of the field at a path; None where there is none. `key` leads to the keys of a map."""
-    kind: IcebergType = struct
+    kind: t.IcebergType = struct
     for name in path:
         inside = {part.name: part.field_type for part in parts_of(kind)}
-        if isinstance(kind, MapType):
+        if isinstance(kind, t.MapType):
             inside["key"] = kind.key_type
         if name not in inside:
             return None
@@ -222,11 +212,11 @@ def type_at(struct: StructType, path: Path) -> IcebergType | None:
     return kind
 
 
-def can_promote(old: IcebergType, new: IcebergType) -> bool:
+def can_promote(old: t.IcebergType, new: t.IcebergType) -> bool:
     """Whether Iceberg may widen a column of the type `old` to `new` (Iceberg spec, "Schema Evolution")."""
-    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+    if isinstance(old, t.DecimalType) and isinstance(new, t.DecimalType):
         return old.scale == new.scale and old.precision < new.precision
-    return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
+    return (type(old), type(new)) in ((t.IntegerType, t.LongType), (t.FloatType, t.DoubleType))
 
 
 def extend_schema(
@@ -241,7 +231,7 @@ def extend_schema(
     """
     _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
-    struct: IcebergType = _extend(schema.as_struct(), requested_fields, (), ids, may_widen)
+    struct: t.IcebergType = _extend(schema.as_struct(), requested_fields, (), ids, may_widen)
     for path in made_optional:
         struct = _make_optional(struct, path)
     known_ids = frozenset(schema.field_ids)
@@ -263,7 +253,7 @@ def _check_lengths(requested_fields: RequestedFields) -> None:
                 raise NameConflict(explain_long_name(long))
 
 
-def _check_spellings(kind: IcebergType, known_ids: frozenset[int], path: Path) -> None:
+def _check_spellings(kind: t.IcebergType, known_ids: frozenset[int], path: Path) -> None:
     """Raises NameConflict for a new field whose name differs from another one's only in case, or is empty: Iceberg's
     library for Java writes no file with it. known_ids: ids of fields that are not new.
     """
@@ -279,7 +269,7 @@ def _check_spellings(kind: IcebergType, known_ids: frozenset[int], path: Path) -
         _check_spellings(part.field_type, known_ids, inner)
 
 
-def _check_full_names(struct: IcebergType, known_ids: frozenset[int]) -> None:
+def _check_full_names(struct: t.IcebergType, known_ids: frozenset[int]) -> None:
     """Raises NameConflict for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
     this name, or the field `b` of `a`.
     """
@@ -296,7 +286,7 @@ def _check_full_names(struct: IcebergType, known_ids: frozenset[int]) -> None:
             raise NameConflict(reason, column_settings(path), path)
 
 
-def _check_depth(kind: IcebergType, known_ids: frozenset[int], path: Path, level: int) -> None:
+def _check_depth(kind: t.IcebergType, known_ids: frozenset[int], path: Path, level: int) -> None:
     """Raises NameConflict for a new field that is nested too deep for readers of Parquet. level: of the type."""
     level += levels_of(kind)
     for part in parts_of(kind):
@@ -306,21 +296,21 @@ def _check_depth(kind: IcebergType, known_ids: frozenset[int], path: Path, level
         _check_depth(part.field_type, known_ids, inner, level)
 
 
-def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
+def _paths(kind: t.IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
     """Yields every path inside a type that Iceberg has a name for, with its field id."""
-    if isinstance(kind, MapType):
+    if isinstance(kind, t.MapType):
         yield (*path, "key"), kind.key_id
     for part in parts_of(kind):
         yield (*path, part.name), part.field_id
         yield from _paths(part.field_type, (*path, part.name))
 
 
-def extend_fields(struct: StructType, requested_fields: RequestedFields) -> StructType:
+def extend_fields(struct: t.StructType, requested_fields: RequestedFields) -> t.StructType:
     """Returns the struct with the requested fields, without valid ids and without a check that a table can have them."""
     return _extend(struct, requested_fields, (), itertools.repeat(0), may_widen=True)
 
 
-def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
+def new_schema(fields: Iterable[tuple[str, t.IcebergType]]) -> Schema:
     """Returns a schema of optional columns with ids from 1 on."""
     return extend_schema(Schema(), {(): dict(fields)})
 
@@ -332,7 +322,7 @@ def with_identifiers(schema: Schema, names: Sequence[str]) -> Schema:
     ids = [schema.find_field(name).field_id for name in names if name in schema.column_names]
     kinds = [schema.find_type(field_id) for field_id in ids]
     if len(ids) < len(names) or any(
-        not kind.is_primitive or isinstance(kind, FloatType | DoubleType) for kind in kinds
+        not kind.is_primitive or isinstance(kind, t.FloatType | t.DoubleType) for kind in kinds
     ):
         return schema
     paths = [tuple(name.split(".")) for name in names]
@@ -356,17 +346,17 @@ def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     return changes
 
 
-def _outer_fields(kind: IcebergType, outer: int | None = None) -> Iterator[tuple[int, int]]:
+def _outer_fields(kind: t.IcebergType, outer: int | None = None) -> Iterator[tuple[int, int]]:
     """Yields the id of each field inside the type, and of the field that it is directly in."""
-    for part in (*parts_of(kind), *((kind.key_field,) if isinstance(kind, MapType) else ())):
+    for part in (*parts_of(kind), *((kind.key_field,) if isinstance(kind, t.MapType) else ())):
         if outer is not None:
             yield part.field_id, outer
         yield from _outer_fields(part.field_type, part.field_id)
 
 
 def _extend(
-    struct: StructType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
-) -> StructType:
+    struct: t.StructType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
+) -> t.StructType:
     fields = [
         retyped(field, _extend_type(field.field_type, requested_fields, (*path, field.name), ids, may_widen))
         for field in struct.fields
@@ -381,13 +371,13 @@ def _extend(
         places[name] = len(fields)
         spellings.add(name)
         field_id = next(ids)
-        fields.append(NestedField(field_id, name, _numbered(merge_spellings(kind, widest), ids), required=False))
-    return StructType(*fields)
+        fields.append(t.NestedField(field_id, name, _numbered(merge_spellings(kind, widest), ids), required=False))
+    return t.StructType(*fields)
 
 
-def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool) -> IcebergType:
+def _unite(old: t.IcebergType, new: t.IcebergType, ids: Iterator[int], may_widen: bool) -> t.IcebergType:
     """Returns `old` with the fields it lacks of `new`; `old` itself where the types cannot be united."""
-    if isinstance(old, StructType) and isinstance(new, StructType):
+    if isinstance(old, t.StructType) and isinstance(new, t.StructType):
         return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
     both = common_part(old, new)
     if both is not None:
@@ -395,7 +385,7 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     return new if may_widen and can_promote(old, new) else old
 
 
-def _make_optional(kind: IcebergType, path: Path) -> IcebergType:
+def _make_optional(kind: t.IcebergType, path: Path) -> t.IcebergType:
     """Returns the type with the field at `path` optional."""
     parts = {part.name: part for part in parts_of(kind)}
     part, rest = parts.get(path[0]), path[1:]
@@ -407,26 +397,26 @@ def _make_optional(kind: IcebergType, path: Path) -> IcebergType:
 
 
 def _extend_type(
-    kind: IcebergType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
-) -> IcebergType:
-    if isinstance(kind, StructType):
+    kind: t.IcebergType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
+) -> t.IcebergType:
+    if isinstance(kind, t.StructType):
         return _extend(kind, requested_fields, path, ids, may_widen)
     return change_parts(
         kind, lambda inner, inner_path: _extend_type(inner, requested_fields, inner_path, ids, may_widen), path
     )
 
 
-def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
+def _numbered(kind: t.IcebergType, ids: Iterator[int]) -> t.IcebergType:
     """Returns a new type with ids of its own at every level."""
-    if isinstance(kind, ListType):
+    if isinstance(kind, t.ListType):
         element_id, element = next(ids), _numbered(kind.element_type, ids)
-        return ListType(element_id=element_id, element_type=element, element_required=kind.element_required)
-    if isinstance(kind, MapType):
+        return t.ListType(element_id=element_id, element_type=element, element_required=kind.element_required)
+    if isinstance(kind, t.MapType):
         key_id, value_id = next(ids), next(ids)
-        return MapType(key_id, kind.key_type, value_id, _numbered(kind.value_type, ids), kind.value_required)
-    if not isinstance(kind, StructType):
+        return t.MapType(key_id, kind.key_type, value_id, _numbered(kind.value_type, ids), kind.value_required)
+    if not isinstance(kind, t.StructType):
         return kind
-    return StructType(
+    return t.StructType(
         *(
             field.model_copy(update={"field_id": next(ids), "field_type": _numbered(field.field_type, ids)})
             for field in kind.fields

@@ -152,8 +152,15 @@ def check_value(name: str, value: str) -> None:
     if is_switch and value.lower() not in ("true", "false"):
         raise SpecError(f"`{name}` is `{value}`, which Iceberg takes for false", remedy="write true or false")
     if is_fixed and name.startswith(_OF_ICEBERG) and name.endswith(_NUMBERS_END):
-        _check_number(name, value)
-    _check_choice(name, value)
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+            raise SpecError(f"`{name}` is `{value}`", remedy="write a whole number, without a unit")
+        if name in _AT_LEAST_ONE and int(value) < 1:
+            raise SpecError(f"`{name}` is `{value}`", remedy="write at least 1, or remove it")
+    choices = _CHOICES.get(name, ())
+    if choices and value.lower() not in map(str.lower, choices):
+        raise SpecError(f"`{name}` is `{value}`", remedy=f"write one of {', '.join(choices)}")
+    if name == "rest.auth.type" and value != "sigv4" and value.lower() == "sigv4":  # Its case alone counts.
+        raise SpecError(f"`{name}` is `{value}`", remedy="write sigv4, in lower case")
     if name == "clients" and re.fullmatch(r"-?\d+", value) and int(value) < 1:
         message = f"`{name}` is `{value}`: the catalog would be waited for without end"
         raise SpecError(message, remedy="write how many connections there are, such as 2")
@@ -161,21 +168,6 @@ def check_value(name: str, value: str) -> None:
         raise SpecError(f"`{name}` is no address", remedy="write it as https://HOST/PATH")
     if name == "ref.hash":
         raise SpecError(f"`{name}` names a commit, which can only be read", remedy="remove it: `ref` names the branch")
-
-
-def _check_number(name: str, value: str) -> None:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
-        raise SpecError(f"`{name}` is `{value}`", remedy="write a whole number, without a unit")
-    if name in _AT_LEAST_ONE and int(value) < 1:
-        raise SpecError(f"`{name}` is `{value}`", remedy="write at least 1, or remove it")
-
-
-def _check_choice(name: str, value: str) -> None:
-    choices = _CHOICES.get(name, ())
-    if choices and value.lower() not in map(str.lower, choices):
-        raise SpecError(f"`{name}` is `{value}`", remedy=f"write one of {', '.join(choices)}")
-    if name == "rest.auth.type" and value != "sigv4" and value.lower() == "sigv4":  # Its case alone counts.
-        raise SpecError(f"`{name}` is `{value}`", remedy="write sigv4, in lower case")
 
 
 def lacking(properties: Mapping[str, str]) -> Iterator[SpecError]:

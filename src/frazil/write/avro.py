@@ -83,18 +83,13 @@ def _avro_kind(field: NestedField, defined: set[str]) -> Any:
     if isinstance(kind, ListType):
         return {"type": "array", "element-id": kind.element_id, "items": _avro_type(kind.element_field, defined)}
     if isinstance(kind, MapType):
-        return _avro_map(kind, defined)
+        if isinstance(kind.key_type, StringType):
+            values = _avro_type(kind.value_field, defined)
+            return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
+        fields = [_avro_field(part, defined) for part in (kind.key_field, kind.value_field)]
+        entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
+        return {"type": "array", "logicalType": "map", "items": entry}
     return visit(kind, ConvertSchemaToAvro(None))
-
-
-def _avro_map(kind: MapType, defined: set[str]) -> dict[str, Any]:
-    """Returns Avro's map, whose keys are text, or a list of entries."""
-    if isinstance(kind.key_type, StringType):
-        values = _avro_type(kind.value_field, defined)
-        return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
-    fields = [_avro_field(part, defined) for part in (kind.key_field, kind.value_field)]
-    entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
-    return {"type": "array", "logicalType": "map", "items": entry}
 
 
 def _plain(schema: Any) -> Any:

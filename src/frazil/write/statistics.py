@@ -13,28 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow.parquet as pq
+from pyiceberg import types as t
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     StatisticsCollector,
     compute_statistics_plan,
     parquet_path_to_id_mapping,
-)
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 from pyiceberg.utils.decimal import decimal_to_bytes, unscaled_to_decimal
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
@@ -42,16 +26,16 @@ from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncat
 from frazil.write.target import TableTarget
 
 Bound = Callable[[Any], bytes | None]
-_FORMATS: dict[type[IcebergType], str] = {
-    BooleanType: "<?",
-    IntegerType: "<i",
-    DateType: "<i",
-    LongType: "<q",
-    TimeType: "<q",
-    TimestampType: "<q",
-    TimestamptzType: "<q",
-    FloatType: "<f",
-    DoubleType: "<d",
+_FORMATS: dict[type[t.IcebergType], str] = {
+    t.BooleanType: "<?",
+    t.IntegerType: "<i",
+    t.DateType: "<i",
+    t.LongType: "<q",
+    t.TimeType: "<q",
+    t.TimestampType: "<q",
+    t.TimestamptzType: "<q",
+    t.FloatType: "<f",
+    t.DoubleType: "<d",
 }
 
 
@@ -155,8 +139,8 @@ def _leaf(field_id: int, wanted: StatisticsCollector) -> _Leaf:
     mode, kind = wanted.mode.type, wanted.iceberg_type
     has_bounds = mode not in (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
     bounds = _bounds(kind, wanted.mode.length) if has_bounds else None
-    value = _number if isinstance(kind, DecimalType) else _same
-    return _Leaf(field_id, mode != MetricModeTypes.NONE, bounds, value, isinstance(kind, FloatType | DoubleType))
+    value = _number if isinstance(kind, t.DecimalType) else _same
+    return _Leaf(field_id, mode != MetricModeTypes.NONE, bounds, value, isinstance(kind, t.FloatType | t.DoubleType))
 
 
 def _same(raw: Any) -> Any:
@@ -167,14 +151,14 @@ def _number(raw: bytes) -> int:
     return int.from_bytes(raw, "big", signed=True)
 
 
-def _bounds(kind: IcebergType, length: int | None) -> tuple[Bound, Bound]:
-    if isinstance(kind, StringType):
+def _bounds(kind: t.IcebergType, length: int | None) -> tuple[Bound, Bound]:
+    if isinstance(kind, t.StringType):
         return lambda raw: raw.decode()[:length].encode(), lambda raw: _upper_text(raw, length)
-    if isinstance(kind, BinaryType):
+    if isinstance(kind, t.BinaryType):
         return lambda raw: raw[:length], lambda raw: truncate_upper_bound_binary_string(raw, length)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return (lambda number: decimal_to_bytes(unscaled_to_decimal(number, kind.scale)),) * 2
-    if isinstance(kind, FixedType | UUIDType):
+    if isinstance(kind, t.FixedType | t.UUIDType):
         return bytes, bytes
     return (struct.Struct(_FORMATS[type(kind)]).pack,) * 2
 

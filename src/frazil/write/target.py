@@ -13,21 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyiceberg import types as t
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.types import (
-    BinaryType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-    UnknownType,
-)
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program, SparkPart
@@ -45,36 +34,37 @@ if TYPE_CHECKING:
     from frazil.spec.settings import MetadataField
 
 # Types of the columns of record metadata. Headers may repeat a key, so they are a list.
-_UNKNOWN = UnknownType()
-METADATA_TYPES: dict[str, IcebergType] = {
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestamptzType(),
-    "headers": ListType(
+_UNKNOWN = t.UnknownType()
+METADATA_TYPES: dict[str, t.IcebergType] = {
+    "topic": t.StringType(),
+    "partition": t.IntegerType(),
+    "offset": t.LongType(),
+    "timestamp": t.TimestamptzType(),
+    "headers": t.ListType(
         element_id=0,
-        element=StructType(
-            NestedField(0, "key", StringType(), required=False), NestedField(0, "value", BinaryType(), required=False)
+        element=t.StructType(
+            t.NestedField(0, "key", t.StringType(), required=False),
+            t.NestedField(0, "value", t.BinaryType(), required=False),
         ),
         element_required=False,
     ),
-    "key": BinaryType(),
+    "key": t.BinaryType(),
 }
-_KEY_TYPES: dict[str, IcebergType] = {"raw": BinaryType(), "text": StringType()}
+_KEY_TYPES: dict[str, t.IcebergType] = {"raw": t.BinaryType(), "text": t.StringType()}
 ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
 _UPDATED = "_last_updated_sequence_number"
 UPDATED_FIELD = 2147483539
 LINEAGE_FIELDS = (
-    NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
-    NestedField(UPDATED_FIELD, _UPDATED, LongType(), required=False),
+    t.NestedField(ROW_ID_FIELD, ROW_ID, t.LongType(), required=False),
+    t.NestedField(UPDATED_FIELD, _UPDATED, t.LongType(), required=False),
 )
 """The columns of row lineage (Iceberg specification, "Row Lineage")."""
 LINEAGE_SINCE = 3
 NO_ID = -1
 
 
-def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "raw") -> dict[str, IcebergType]:
+def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "raw") -> dict[str, t.IcebergType]:
     """Returns the columns of record metadata with their types, for a table's setting `metadata`. The type of keys is
     known only where they are bytes or text.
     """
@@ -303,7 +293,7 @@ class TableTarget:
         return SortOrder.model_validate_json(text) if text else UNSORTED_SORT_ORDER
 
     @cached_property
-    def fields(self) -> tuple[NestedField, ...]:
+    def fields(self) -> tuple[t.NestedField, ...]:
         """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
         may have what the value lacks, and a row without a key is refused afterwards.
         """
@@ -389,12 +379,12 @@ def _read_schema(text: str) -> Schema:
     return Schema.model_validate_json(text)
 
 
-def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
+def _path_to(field_id: int, fields: Iterable[t.NestedField]) -> Path:
     """Returns the path of the field with an id; empty where no struct has it."""
     for member in fields:
         if member.field_id == field_id:
             return (member.name,)
-        inner = _path_to(field_id, member.field_type.fields) if isinstance(member.field_type, StructType) else ()
+        inner = _path_to(field_id, member.field_type.fields) if isinstance(member.field_type, t.StructType) else ()
         if inner:
             return (member.name, *inner)
     return ()

@@ -16,20 +16,7 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 from pyiceberg_core import transform as core
 
 from frazil.errors import SpecError
@@ -104,7 +91,7 @@ def _nulls(column: pa.Array) -> np.ndarray:
     return nulls
 
 
-def partition_texts(transform: str, kind: IcebergType, values: pa.Array) -> list[PartitionText]:
+def partition_texts(transform: str, kind: t.IcebergType, values: pa.Array) -> list[PartitionText]:
     """Returns the partition values that `write.transforms` computes from a column of type `kind`, for JSON and for
     paths.
     """
@@ -207,18 +194,18 @@ _OF_TIME: dict[str, Callable[[int], PartitionText]] = {
     "day": _day_text,
     "hour": _hour_text,
 }
-_OF_TYPE: dict[type[IcebergType], Callable[[Any], PartitionText]] = {
-    BooleanType: lambda value: (value, str(value).lower()),
-    FloatType: _float_text,
-    DoubleType: _float_text,
-    DateType: _day_text,
-    TimeType: _time_text,
-    TimestampType: _timestamp_text,
-    TimestamptzType: _timestamptz_text,
-    UUIDType: lambda value: _plain_text(UUID(bytes=value)),
-    FixedType: _bytes_text,
-    BinaryType: _bytes_text,
-    DecimalType: lambda value: (f"{value:f}", str(value)),
+_OF_TYPE: dict[type[t.IcebergType], Callable[[Any], PartitionText]] = {
+    t.BooleanType: lambda value: (value, str(value).lower()),
+    t.FloatType: _float_text,
+    t.DoubleType: _float_text,
+    t.DateType: _day_text,
+    t.TimeType: _time_text,
+    t.TimestampType: _timestamp_text,
+    t.TimestamptzType: _timestamptz_text,
+    t.UUIDType: lambda value: _plain_text(UUID(bytes=value)),
+    t.FixedType: _bytes_text,
+    t.BinaryType: _bytes_text,
+    t.DecimalType: lambda value: (f"{value:f}", str(value)),
 }
 
 

@@ -17,47 +17,27 @@ from uuid import UUID
 import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import children_of, unsliced, with_children
 from frazil.write.avro import avro_rows, avro_schema
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
-_CONNECT: Mapping[type[IcebergType], tuple[str, str]] = {
-    BooleanType: ("boolean", ""),
-    IntegerType: ("int32", ""),
-    LongType: ("int64", ""),
-    FloatType: ("float", ""),
-    DoubleType: ("double", ""),
-    StringType: ("string", ""),
-    BinaryType: ("bytes", ""),
-    FixedType: ("bytes", ""),
-    UUIDType: ("string", "io.debezium.data.Uuid"),
-    DateType: ("int32", "org.apache.kafka.connect.data.Date"),
-    TimeType: ("int64", "io.debezium.time.MicroTime"),
-    TimestampType: ("int64", "io.debezium.time.MicroTimestamp"),
-    TimestamptzType: ("string", "io.debezium.time.ZonedTimestamp"),
+_CONNECT: Mapping[type[t.IcebergType], tuple[str, str]] = {
+    t.BooleanType: ("boolean", ""),
+    t.IntegerType: ("int32", ""),
+    t.LongType: ("int64", ""),
+    t.FloatType: ("float", ""),
+    t.DoubleType: ("double", ""),
+    t.StringType: ("string", ""),
+    t.BinaryType: ("bytes", ""),
+    t.FixedType: ("bytes", ""),
+    t.UUIDType: ("string", "io.debezium.data.Uuid"),
+    t.DateType: ("int32", "org.apache.kafka.connect.data.Date"),
+    t.TimeType: ("int64", "io.debezium.time.MicroTime"),
+    t.TimestampType: ("int64", "io.debezium.time.MicroTimestamp"),
+    t.TimestamptzType: ("string", "io.debezium.time.ZonedTimestamp"),
 }
 """The type, and the name of its meaning, that Connect has for a column. Connect's own times are milliseconds; Debezium's
 are not.
@@ -74,7 +54,7 @@ class Encoder(Protocol):
 class JsonEncoder:
     """Writes an object for each row."""
 
-    def __init__(self, fields: Sequence[NestedField]) -> None:
+    def __init__(self, fields: Sequence[t.NestedField]) -> None:
         self._kinds = [field.field_type for field in fields]
         names = [json.dumps(field.name, ensure_ascii=False) for field in fields]
         self._heads = [f"{',' if number else '{'}{name}:" for number, name in enumerate(names)]
@@ -94,9 +74,9 @@ class JsonEncoder:
 class ConnectJsonEncoder:
     """Writes Connect's schema and an object for each row, as Connect's JsonConverter does with `schemas.enable`."""
 
-    def __init__(self, fields: Sequence[NestedField], name: str) -> None:
+    def __init__(self, fields: Sequence[t.NestedField], name: str) -> None:
         self._payload = JsonEncoder(fields)
-        schema = {**_connect_type(StructType(*fields)), "optional": False, "name": name}
+        schema = {**_connect_type(t.StructType(*fields)), "optional": False, "name": name}
         self._head = f'{{"schema":{json.dumps(schema, ensure_ascii=False, separators=(",", ":"))},"payload":'
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes]:
@@ -107,7 +87,7 @@ class ConnectJsonEncoder:
 class AvroEncoder:
     """Writes Avro behind the id of its schema, in Confluent's wire format."""
 
-    def __init__(self, fields: Sequence[NestedField], name: str, register: Callable[[str], int]) -> None:
+    def __init__(self, fields: Sequence[t.NestedField], name: str, register: Callable[[str], int]) -> None:
         """name: of the record. register: returns the id of a schema."""
         self._schema = avro_schema(fields, _NOT_A_NAME.sub("_", name))
         self._written = fastavro.parse_schema(_of_registry(self._schema))
@@ -172,21 +152,21 @@ def _has_text_keys(kind: pa.DataType) -> bool:
 
 # ---- values in the form of a format
 
-_Leaf = Callable[[pa.Array, IcebergType], pa.Array]
+_Leaf = Callable[[pa.Array, t.IcebergType], pa.Array]
 
 
-def _as_text(column: pa.Array, kind: IcebergType) -> pa.Array:
-    if isinstance(kind, UUIDType):
+def _as_text(column: pa.Array, kind: t.IcebergType) -> pa.Array:
+    if isinstance(kind, t.UUIDType):
         return pa.array([None if raw is None else str(UUID(bytes=raw)) for raw in column.to_pylist()], pa.string())
     return column
 
 
-def _as_connect(column: pa.Array, kind: IcebergType) -> pa.Array:
-    if isinstance(kind, TimestampType | TimeType):
+def _as_connect(column: pa.Array, kind: t.IcebergType) -> pa.Array:
+    if isinstance(kind, t.TimestampType | t.TimeType):
         return column.view(pa.int64())
-    if isinstance(kind, DateType):
+    if isinstance(kind, t.DateType):
         return column.view(pa.int32())
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, t.DecimalType):
         return pa.array(
             [None if value is None else _unscaled(value, kind.scale) for value in column.to_pylist()], pa.binary()
         )
@@ -199,18 +179,18 @@ def _unscaled(value: Any, scale: int) -> bytes:
     return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _converted(column: pa.Array, kind: IcebergType, as_leaf: _Leaf) -> pa.Array:
+def _converted(column: pa.Array, kind: t.IcebergType, as_leaf: _Leaf) -> pa.Array:
     """Returns the values with every part that has no parts in the form of `as_leaf`."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, t.StructType):
         kinds = [field.field_type for field in kind.fields]
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, t.MapType):
         kinds = [kind.key_type, kind.value_type]
-    elif isinstance(kind, ListType):
+    elif isinstance(kind, t.ListType):
         kinds = [kind.element_type]
     else:
         return as_leaf(column, kind)
     column = unsliced(column)
-    children = [column.keys, column.items] if isinstance(kind, MapType) else children_of(column)
+    children = [column.keys, column.items] if isinstance(kind, t.MapType) else children_of(column)
     converted = [_converted(child, of, as_leaf) for child, of in zip(children, kinds, strict=True)]
     return with_children(column, _type_with(column.type, [child.type for child in converted]), converted)
 
@@ -227,20 +207,20 @@ def _type_with(kind: pa.DataType, inner: Sequence[pa.DataType]) -> pa.DataType:
 
 
 @functools.singledispatch
-def _connect_type(kind: IcebergType) -> dict[str, Any]:
+def _connect_type(kind: t.IcebergType) -> dict[str, Any]:
     """Returns Connect's schema of a type."""
     form, name = _CONNECT[type(kind)]
     return {"type": form, **({"name": name, "version": 1} if name else {})}
 
 
 @_connect_type.register
-def _(kind: DecimalType) -> dict[str, Any]:
+def _(kind: t.DecimalType) -> dict[str, Any]:
     parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
     return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
 
 
 @_connect_type.register
-def _(kind: StructType) -> dict[str, Any]:
+def _(kind: t.StructType) -> dict[str, Any]:
     fields = [
         {**_connect_type(field.field_type), "optional": not field.required, "field": field.name}
         for field in kind.fields
@@ -249,11 +229,11 @@ def _(kind: StructType) -> dict[str, Any]:
 
 
 @_connect_type.register
-def _(kind: ListType) -> dict[str, Any]:
+def _(kind: t.ListType) -> dict[str, Any]:
     return {"type": "array", "items": {**_connect_type(kind.element_type), "optional": not kind.element_required}}
 
 
 @_connect_type.register
-def _(kind: MapType) -> dict[str, Any]:
+def _(kind: t.MapType) -> dict[str, Any]:
     values = {**_connect_type(kind.value_type), "optional": not kind.value_required}
     return {"type": "map", "keys": {**_connect_type(kind.key_type), "optional": False}, "values": values}

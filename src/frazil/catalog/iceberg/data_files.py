@@ -212,17 +212,14 @@ def _as_read(content: str, specs: Any, dropped: Dropped) -> str:
     """
     number = _spec_id_of(content) if dropped else 0
     if number in dropped:
-        return _without_values(content, specs.get(number), dropped[number])
+        spec = specs.get(number)
+        places = dropped[number]
+        described = json.loads(content)
+        values, fields = described["partition"], list(each(spec.fields()))
+        for place in places:
+            values[place if isinstance(values, list) else str(fields[place].fieldId())] = None
+        return _unquoted(json.dumps(described), spec)
     return _unquoted(content, specs.get(_spec_id_of(content))) if any(word in content for word in _QUOTED) else content
-
-
-def _without_values(content: str, spec: Any, places: Sequence[int]) -> str:
-    """Returns the JSON with null as the partition values at these places."""
-    described = json.loads(content)
-    values, fields = described["partition"], list(each(spec.fields()))
-    for place in places:
-        values[place if isinstance(values, list) else str(fields[place].fieldId())] = None
-    return _unquoted(json.dumps(described), spec)
 
 
 def _spec_id_of(content: str) -> int:

@@ -81,7 +81,10 @@ class Merger:
         if any(sum(sizes[begin:end]) > largest for begin, end in cuts):
             return []
         # A result larger than its parts is one file nevertheless, and not one with a small file next to it.
-        slim = [(_slim(file), number) for file, number in numbered]
+        slim = [
+            (LiveFile(file.path, file.record_count, json.dumps(file.description), file.deletes), number)
+            for file, number in numbered
+        ]
         return [Merging(tuple(slim[begin:end]), folder, 2 * largest) for begin, end in cuts]
 
     def _as_set(self, parts: Sequence[Any]) -> Any:
@@ -103,11 +106,6 @@ def open_merger(
     except FrazilError:  # A column has a type that Frazil does not know.
         merge = None
     return Merger(spark, catalog, java, merge, cores) if merge is not None else None
-
-
-def _slim(file: LiveFile) -> LiveFile:
-    """Returns the file without column metrics, to be sent to tasks."""
-    return LiveFile(file.path, file.record_count, json.dumps(file.description), file.deletes)
 
 
 def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -89,7 +89,7 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
         return {**identity, PROXY: _azure_proxy_to(gateway, adls_host(properties, address))}
     if kind == "gcs":
         proxy = {PROXY: _system_proxy_to(gateway, gcs_endpoint(properties))}
-        if not _needs_gcs_identity(properties):
+        if "gcs.oauth2.token" in properties or properties.get("gcs.no-auth", "").lower() == "true":
             return proxy
         with _of_kind(gateway, io, kind) as file_io:
             return proxy | _gcs_identity(file_io.client(location))
@@ -228,10 +228,6 @@ def _named(jvm: Any, configuration: Any) -> dict[str, str]:
         for group in ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.hdfs.")
         for name, value in json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(group))).items()
     }
-
-
-def _needs_gcs_identity(properties: Mapping[str, str]) -> bool:
-    return "gcs.oauth2.token" not in properties and properties.get("gcs.no-auth", "").lower() != "true"
 
 
 def _needs_s3_identity(properties: Mapping[str, str]) -> bool:

@@ -7,24 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.avro.numbers import NO_SYMBOL, NO_TIME, WIDE_INT
 from frazil.decode.avro.schema import Avro
@@ -120,25 +103,25 @@ class Code:
             self.steps[start][2] = self.add(ITEM, path, slot, (context, start + 1))
 
 
-_TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
-    ("boolean", ""): ("boolean", BooleanType()),
-    ("int", ""): ("number", IntegerType()),
-    ("long", ""): ("number", LongType()),
-    ("float", ""): ("number", FloatType()),
-    ("double", ""): ("number", DoubleType()),
-    ("bytes", ""): ("binary", BinaryType()),
+_TYPES: dict[tuple[str, str], tuple[str, t.IcebergType]] = {
+    ("boolean", ""): ("boolean", t.BooleanType()),
+    ("int", ""): ("number", t.IntegerType()),
+    ("long", ""): ("number", t.LongType()),
+    ("float", ""): ("number", t.FloatType()),
+    ("double", ""): ("number", t.DoubleType()),
+    ("bytes", ""): ("binary", t.BinaryType()),
     ("bytes", "text"): ("binary", TextBytes()),
-    ("string", ""): ("string", StringType()),
-    ("string", "uuid"): ("uuid_text", UUIDType()),
-    ("enum", ""): ("enum", StringType()),
-    ("fixed", "uuid"): ("fixed", UUIDType()),
-    ("int", "date"): ("number", DateType()),
-    ("int", "time-millis"): ("millis", TimeType()),
-    ("long", "time-micros"): ("number", TimeType()),
-    ("long", "timestamp-millis"): ("millis", TimestamptzType()),
-    ("long", "timestamp-micros"): ("number", TimestamptzType()),
-    ("long", "local-timestamp-millis"): ("millis", TimestampType()),
-    ("long", "local-timestamp-micros"): ("number", TimestampType()),
+    ("string", ""): ("string", t.StringType()),
+    ("string", "uuid"): ("uuid_text", t.UUIDType()),
+    ("enum", ""): ("enum", t.StringType()),
+    ("fixed", "uuid"): ("fixed", t.UUIDType()),
+    ("int", "date"): ("number", t.DateType()),
+    ("int", "time-millis"): ("millis", t.TimeType()),
+    ("long", "time-micros"): ("number", t.TimeType()),
+    ("long", "timestamp-millis"): ("millis", t.TimestamptzType()),
+    ("long", "timestamp-micros"): ("number", t.TimestamptzType()),
+    ("long", "local-timestamp-millis"): ("millis", t.TimestampType()),
+    ("long", "local-timestamp-micros"): ("number", t.TimestampType()),
 }
 
 
@@ -148,7 +131,7 @@ class Part:
 
     #: How its array is made from words.
     make: str
-    type: IcebergType
+    type: t.IcebergType
     #: The context whose rows it has.
     context: int
     #: The path of the field, for messages.
@@ -170,7 +153,7 @@ class Plan:
     """Everything that reading a schema's records requires."""
 
     #: The Iceberg type of a record.
-    struct: StructType
+    struct: t.StructType
     #: The columns.
     parts: tuple[Part, ...]
     #: The earlier names of fields, by path.
@@ -191,12 +174,12 @@ class Plan:
     lists: tuple[int, ...]
 
 
-def scalar_type(avro: Avro) -> tuple[str, IcebergType]:
+def scalar_type(avro: Avro) -> tuple[str, t.IcebergType]:
     """Returns how the column of a type without parts is made, and its Iceberg type."""
     if avro.logical == "decimal":
-        return "decimal", DecimalType(avro.precision, avro.scale)
+        return "decimal", t.DecimalType(avro.precision, avro.scale)
     if avro.logical == "digits":
-        return "digits", StringType()
+        return "digits", t.StringType()
     if avro.kind == "fixed" and not avro.logical:
-        return "fixed", FixedType(avro.size)
+        return "fixed", t.FixedType(avro.size)
     return _TYPES[avro.kind, avro.logical]

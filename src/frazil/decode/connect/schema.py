@@ -16,24 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimeType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
@@ -48,18 +31,18 @@ from frazil.schema.parts import Path, parts_of, retyped, with_parts
 
 _MAX_LEVELS = 64
 _MAX_TEXT_BYTES = 2**20
-_PRIMITIVES: Mapping[str, IcebergType] = {
-    "int8": IntegerType(),
-    "int16": IntegerType(),
-    "int32": IntegerType(),
-    "int64": LongType(),
-    "float": FloatType(),
-    "float32": FloatType(),
-    "double": DoubleType(),
-    "float64": DoubleType(),
-    "boolean": BooleanType(),
-    "string": StringType(),
-    "bytes": BinaryType(),
+_PRIMITIVES: Mapping[str, t.IcebergType] = {
+    "int8": t.IntegerType(),
+    "int16": t.IntegerType(),
+    "int32": t.IntegerType(),
+    "int64": t.LongType(),
+    "float": t.FloatType(),
+    "float32": t.FloatType(),
+    "double": t.DoubleType(),
+    "float64": t.DoubleType(),
+    "boolean": t.BooleanType(),
+    "string": t.StringType(),
+    "bytes": t.BinaryType(),
 }
 _HEAD_BYTES = 1000
 _STRUCT = re.compile(rb'"type"\s*:\s*"struct"')
@@ -74,7 +57,7 @@ class ConnectType:
     """A schema of any type, as it is written."""
 
     #: The Iceberg type of the payload as it is written.
-    kind: IcebergType
+    kind: t.IcebergType
     #: By path of a field, the name of its type; the empty path is the payload itself.
     logical_types: Mapping[Path, LogicalType]
 
@@ -109,7 +92,7 @@ def names_connect_type(text: bytes) -> bool:
     return isinstance(kind, str) and (kind in _PRIMITIVES or kind in ("struct", "array", "map"))
 
 
-def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> IcebergType:
+def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> t.IcebergType:
     if len(path) > _MAX_LEVELS:
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
@@ -121,10 +104,10 @@ def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, Logical
         inner = [(member["field"], _type_of(member, (*path, member["field"]), logical_types)) for member in members]
         if len({name for name, _ in inner}) < len(inner):
             raise UnusableSchema(f"the schema has two fields of one name in {'.'.join(path) or 'its struct'}")
-        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
+        return t.StructType(*(t.NestedField(0, name, of, required=False) for name, of in inner))
     if kind == "array":
         element = _type_of(node["items"], (*path, "element"), logical_types)
-        return ListType(element_id=0, element_type=element, element_required=False)
+        return t.ListType(element_id=0, element_type=element, element_required=False)
     if kind == "map":
         return _map_of(node, path, logical_types)
     if kind not in _PRIMITIVES:
@@ -132,27 +115,27 @@ def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, Logical
     return _PRIMITIVES[kind]
 
 
-def _map_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> IcebergType:
+def _map_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> t.IcebergType:
     """Returns the type of a map. Connect's converter writes a map whose keys are no texts as an array of pairs; where
     its keys are not primitive either, it becomes a list of pairs, as Connect's converter for Avro writes it.
     """
     key, value = node["keys"], node["values"]
     if key["type"] in _PRIMITIVES:
         of_key = _type_of(key, (*path, "key"), logical_types)
-        return MapType(0, of_key, 0, _type_of(value, (*path, "value"), logical_types), False)
+        return t.MapType(0, of_key, 0, _type_of(value, (*path, "value"), logical_types), False)
     inner = (*path, "element")
     members = {name: _type_of(of, (*inner, name), logical_types) for name, of in (("key", key), ("value", value))}
-    pair = StructType(*(NestedField(0, name, of, required=False) for name, of in members.items()))
-    return ListType(element_id=0, element_type=pair, element_required=False)
+    pair = t.StructType(*(t.NestedField(0, name, of, required=False) for name, of in members.items()))
+    return t.ListType(element_id=0, element_type=pair, element_required=False)
 
 
-def is_unsigned(name: Any, parameters: Any, kind: IcebergType) -> bool:
+def is_unsigned(name: Any, parameters: Any, kind: t.IcebergType) -> bool:
     """Whether a schema of the type `kind`, with a name and parameters, describes unsigned integers of 64 bits that wrap.
 
     A long without a name may have the type of the source's column among its parameters, as with Debezium's
     `column.propagate.source.type`.
     """
-    if name or not isinstance(kind, LongType) or not isinstance(parameters, dict):
+    if name or not isinstance(kind, t.LongType) or not isinstance(parameters, dict):
         return False
     return _UNSIGNED_COLUMN.match(str(parameters.get(_SOURCE_TYPE))) is not None
 
@@ -161,7 +144,7 @@ def logical_type_of(name: Any, parameters: Any, is_long: bool) -> LogicalType | 
     """Returns the logical type of a schema with a name and parameters; None for a type that is used as written."""
     given = parameters if isinstance(parameters, dict) else {}
     if not name:
-        return UNSIGNED if is_long and is_unsigned(name, given, LongType()) else None
+        return UNSIGNED if is_long and is_unsigned(name, given, t.LongType()) else None
     if name != _DECIMAL:
         return LogicalType(name)
     try:
@@ -214,8 +197,8 @@ class _Reading:
         return () if self.row_depth is None else self.fed.path_of(path)[self.row_depth :]
 
     def read(
-        self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
-    ) -> tuple[pa.Array, IcebergType]:
+        self, array: pa.Array, kind: t.IcebergType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, t.IcebergType]:
         """Returns one column; `owner` is the record that each of its values belongs to, -1 for a value inside a struct
         that is null.
         """
@@ -229,15 +212,15 @@ class _Reading:
         if not parts or not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
             return array, kind
         array = unsliced(array)
-        if isinstance(kind, StructType):
+        if isinstance(kind, t.StructType):
             owner = np.where(np.asarray(array.is_valid()), owner, -1)
         else:
             owner = np.repeat(owner, np.diff(np.asarray(array.offsets)))
         keys: pa.Array | None = None
-        if isinstance(kind, MapType):
+        if isinstance(kind, t.MapType):
             keys, of_key = self.read(array.keys, kind.key_type, (*path, "key"), owner)
             keys = filled(keys)  # The record of an unreadable key is refused; Arrow aborts the process over a null key.
-            kind = MapType(kind.key_id, of_key, kind.value_id, kind.value_type, kind.value_required)
+            kind = t.MapType(kind.key_id, of_key, kind.value_id, kind.value_type, kind.value_required)
         read = [
             self.read(child, part.field_type, (*path, part.name), owner)
             for child, part in zip(children_of(array), parts, strict=True)
@@ -274,7 +257,7 @@ class _Reading:
             self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
-def _is_converted(logical_type: LogicalType, kind: IcebergType, wanted: IcebergType | None) -> bool:
+def _is_converted(logical_type: LogicalType, kind: t.IcebergType, wanted: t.IcebergType | None) -> bool:
     """Whether values are converted to their logical type. A column may be declared for values as they are written; a
     number that is written as another one is never stored so, and neither is a local time as an instant.
     """
@@ -283,8 +266,12 @@ def _is_converted(logical_type: LogicalType, kind: IcebergType, wanted: IcebergT
     return wanted != kind and not _is_as_written(kind, wanted)
 
 
-def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
-    families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
+def _is_as_written(kind: t.IcebergType, wanted: t.IcebergType | None) -> bool:
+    families = (
+        (t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType),
+        (t.BinaryType, t.FixedType),
+        (t.StructType,),
+    )
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
@@ -310,7 +297,7 @@ def _has_unit(path: Path, units: Mapping[Path, str], fed: FedColumns) -> bool:
     numbers without a meaning, days and milliseconds.
     """
     unit, kind = units.get(fed.path_of(path)), fed.type_at(path)
-    return unit is not None and not isinstance(kind, DateType) and (unit != "ms" or not isinstance(kind, TimeType))
+    return unit is not None and not isinstance(kind, t.DateType) and (unit != "ms" or not isinstance(kind, t.TimeType))
 
 
 def with_keys(
@@ -328,12 +315,12 @@ def with_keys(
 
 
 def convert_logical_types(
-    struct: StructType,
+    struct: t.StructType,
     columns: Columns,
     logical_types: Mapping[Path, LogicalType],
     fed: FedColumns,
     row_depth: int | None = 0,
-) -> tuple[StructType, Columns]:
+) -> tuple[t.StructType, Columns]:
     """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record.
 
     row_depth: the number of names at the beginning of a path that lead to the row; None: the values are not in a row.
@@ -352,4 +339,4 @@ def convert_logical_types(
     converted_columns = replace(
         columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
     )
-    return StructType(*fields), converted_columns
+    return t.StructType(*fields), converted_columns

@@ -13,19 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.connect.unscaled import (
     digit_texts,
@@ -124,7 +112,7 @@ class ConnectValues:
     #: The values, null where the type cannot hold the written value.
     array: pa.Array
     #: Their type.
-    kind: IcebergType
+    kind: t.IcebergType
     #: Which written values the type cannot hold: bool of shape (n_values,).
     bad: NDArray[np.bool_]
     #: Which of these are out of the type's range; None: none.
@@ -133,10 +121,10 @@ class ConnectValues:
     shown: pa.Array | None = None
 
 
-_Read = Callable[[pa.Array, LogicalType, IcebergType | None], ConnectValues | None]
+_Read = Callable[[pa.Array, LogicalType, t.IcebergType | None], ConnectValues | None]
 
 
-def read_logical_type(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def read_logical_type(array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns the values converted to their logical type; None for a type that is used as written. wanted: the type of
     the table's column.
     """
@@ -148,7 +136,7 @@ def _is_unconverted(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(before.is_valid(), after.is_null()))
 
 
-def _from_integers(before: pa.Array, after: pa.Array, kind: IcebergType) -> ConnectValues:
+def _from_integers(before: pa.Array, after: pa.Array, kind: t.IcebergType) -> ConnectValues:
     """Returns converted integers: those that have no value are out of the type's range."""
     bad = _is_unconverted(before, after)
     return ConnectValues(after, kind, bad, bad)
@@ -158,17 +146,17 @@ def _is_integral(array: pa.Array) -> bool:
     return bool(pa.types.is_integer(array.type))
 
 
-def _days(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _days(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
     if pa.types.is_date(array.type) or not _is_integral(array):
         return None
     days = array.cast(pa.int64())
     inside = pc.and_(pc.greater_equal(days, FIRST_DAY), pc.less(days, LAST_DAY))
     dates = pc.if_else(inside, days, None).cast(pa.int32()).cast(pa.date32())
-    return _from_integers(array, dates, DateType())
+    return _from_integers(array, dates, t.DateType())
 
 
 def _time(factor: int, parts: int = 1) -> _Read:
-    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+    def read(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
         if not _is_integral(array):
             return None
         numbers = np.asarray(array.fill_null(0)).astype(np.int64)
@@ -176,32 +164,32 @@ def _time(factor: int, parts: int = 1) -> _Read:
         inside = (micros >= 0) & (micros < _DAY_US // factor)
         mask = ~inside | np.asarray(array.is_null())
         times = pa.array(np.where(inside, micros, 0) * factor, pa.int64(), mask=mask).cast(pa.time64("us"))
-        return _from_integers(array, times, TimeType())
+        return _from_integers(array, times, t.TimeType())
 
     return read
 
 
-def _moment(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
+def _moment(array: pa.Array, logical_type: LogicalType, _: t.IcebergType | None) -> ConnectValues | None:
     if not _is_integral(array):
         return None
     unit = logical_type.unit or LOCAL_UNITS[logical_type.name]
     micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-    return _from_integers(array, micros, TimestampType())
+    return _from_integers(array, micros, t.TimestampType())
 
 
-def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns timestamps of Connect's own type: instants in a column of instants that has no declared zone, otherwise
     local times. Connect's converter for Avro gives them the logical type of instants, whatever the source has.
     """
     moments = _moment(array, logical_type, wanted)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        moments = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
-    if moments is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
+        moments = ConnectValues(array.cast(pa.timestamp("us")), t.TimestampType(), np.zeros(len(array), np.bool_))
+    if moments is None or logical_type.has_zone or not isinstance(wanted, t.TimestamptzType):
         return moments
     return replace(moments, array=moments.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
 
 
-def _unsigned(array: pa.Array, _: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _unsigned(array: pa.Array, _: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns the numbers of unsigned 64-bit integers, which Java's long wraps: those from 2**63 on are written below 0."""
     if not _is_integral(array):
         return None
@@ -211,25 +199,27 @@ def _unsigned(array: pa.Array, _: LogicalType, wanted: IcebergType | None) -> Co
     if wraps.any():
         wrapped = pc.add(numbers, pa.scalar(Decimal(2**64), numbers.type)).cast(numbers.type)
         numbers = pc.if_else(pa.array(wraps), wrapped, numbers)
-    if wanted is None or isinstance(wanted, DecimalType | FloatType | DoubleType | StringType):
+    if wanted is None or isinstance(wanted, t.DecimalType | t.FloatType | t.DoubleType | t.StringType):
         return ConnectValues(numbers, _UNSIGNED, np.zeros(len(array), np.bool_))
     long = pc.if_else(pa.array(wraps), pa.scalar(None, pa.int64()), signed)
-    return ConnectValues(long, LongType(), wraps, wraps, signed.view(pa.uint64()))
+    return ConnectValues(long, t.LongType(), wraps, wraps, signed.view(pa.uint64()))
 
 
-def _timestamp_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _timestamp_message(
+    array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None
+) -> ConnectValues | None:
     """Returns the local times in messages that stand for Connect's timestamps, where their zone is declared."""
     return _timestamp(array, logical_type, wanted) if logical_type.has_zone else None
 
 
-def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
-    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _text(kind: t.IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
+    def read(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
         if not pa.types.is_string(array.type):
             return None
         words = _without_zone(array) if strips_zone else array
         words = pc.binary_join_element_wise(before, words, "") if before else words
         moments = read_texts(words, target)
-        if isinstance(kind, TimeType):
+        if isinstance(kind, t.TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
             return ConnectValues(moments, kind, _is_unconverted(array, moments))
         return _within_years(array, words, moments, kind)
@@ -237,14 +227,14 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
     return read
 
 
-def _iso_date(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _iso_date(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_string(array.type):
         return None
     words = _without_zone(array)
-    return _within_years(array, words, strict_cast(words, pa.date32()), DateType())
+    return _within_years(array, words, strict_cast(words, pa.date32()), t.DateType())
 
 
-def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> ConnectValues:
+def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: t.IcebergType) -> ConnectValues:
     """Returns times parsed from texts, without those outside the years 1 to 9999."""
     inside, outside = inside_years(times)
     bad = _is_unconverted(array, inside)
@@ -255,21 +245,25 @@ def _without_zone(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, "[Zz]$", "")
 
 
-def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _uuid(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_string(array.type):
         return None
     uuids, bad = read_uuids(array)
-    return ConnectValues(uuids, UUIDType(), bad)
+    return ConnectValues(uuids, t.UUIDType(), bad)
 
 
-def _decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _decimal(array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns numbers with one scale: as decimals, or as digits in a column of text, however many they are."""
     if not pa.types.is_binary(array.type):
         return None
-    if isinstance(wanted, StringType):
+    if isinstance(wanted, t.StringType):
         return _digits_of(array, pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array)), False)
-    if -MAX_DECIMAL_DIGITS < logical_type.scale < 0 < logical_type.precision:
-        return _round_decimal(array, logical_type)
+    if -MAX_DECIMAL_DIGITS < logical_type.scale < 0 < logical_type.precision:  # No decimal of Iceberg has such a scale.
+        kind = t.DecimalType(min(logical_type.precision - logical_type.scale, MAX_DECIMAL_DIGITS), 0)
+        scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
+        decimals = scaled_decimals(array, scales, kind.precision, 0).array
+        bad = _is_unconverted(array, decimals)
+        return ConnectValues(decimals, kind, bad, bad & _has_bytes(array))
     if not 0 <= logical_type.scale <= logical_type.precision <= MAX_DECIMAL_DIGITS:
         return None
     numbers, bad = unscaled_numbers(without_padding(array))
@@ -279,25 +273,18 @@ def _decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | N
     kind = pa.decimal128(logical_type.precision, logical_type.scale)
     fitting = pc.if_else(inside, numbers, None).cast(kind)
     bad |= _is_unconverted(array, fitting)
-    return ConnectValues(fitting, DecimalType(logical_type.precision, logical_type.scale), bad, bad & _has_bytes(array))
+    return ConnectValues(
+        fitting, t.DecimalType(logical_type.precision, logical_type.scale), bad, bad & _has_bytes(array)
+    )
 
 
-def _round_decimal(array: pa.Array, logical_type: LogicalType) -> ConnectValues:
-    """Returns numbers with a negative scale, which no Iceberg decimal has."""
-    kind = DecimalType(min(logical_type.precision - logical_type.scale, MAX_DECIMAL_DIGITS), 0)
-    scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
-    decimals = scaled_decimals(array, scales, kind.precision, 0).array
-    bad = _is_unconverted(array, decimals)
-    return ConnectValues(decimals, kind, bad, bad & _has_bytes(array))
-
-
-def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns numbers with a scale of their own: as digits, or as the decimal that the column is declared as."""
     places = [array.type.get_field_index(name) for name in ("scale", "value")] if pa.types.is_struct(array.type) else []
     if not places or min(places) < 0:
         return None
     scales, values = (pc.struct_field(array, [n]) for n in places)
-    if not isinstance(wanted, DecimalType):
+    if not isinstance(wanted, t.DecimalType):
         return _digits_of(values, scales, logical_type.is_key, array)
     decimals = scaled_decimals(values, scales, wanted.precision, wanted.scale).array
     bad = _is_unconverted(array, decimals)
@@ -308,7 +295,7 @@ def _digits_of(values: pa.Array, scales: pa.Array, by_value: bool, array: pa.Arr
     """Returns numbers as their digits. array: the messages that hold them; the numbers themselves unless given."""
     digits = digit_texts(values, scales, by_value)
     bad = _is_unconverted(values if array is None else array, digits)
-    return ConnectValues(digits, StringType(), bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+    return ConnectValues(digits, t.StringType(), bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
 def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
@@ -330,7 +317,7 @@ def confluent_decimal(precision: str | None, scale: str | None) -> LogicalType:
     return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MAX_DECIMAL_DIGITS), MAX_DECIMAL_DIGITS))
 
 
-def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: t.IcebergType | None) -> ConnectValues | None:
     """Returns numbers in messages, each with a scale of its own: as the type in the field's parameters, else as digits."""
     if not 0 <= logical_type.scale <= logical_type.precision or logical_type.precision < 1:
         return _variable_decimal(array, logical_type, wanted)
@@ -339,17 +326,17 @@ def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: Iceberg
         return None
     if (np.asarray(scales.drop_null()) == logical_type.scale).all():
         return _decimal(values, logical_type, wanted)
-    return _variable_decimal(array, logical_type, DecimalType(logical_type.precision, logical_type.scale))
+    return _variable_decimal(array, logical_type, t.DecimalType(logical_type.precision, logical_type.scale))
 
 
-def _date_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _date_message(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
     days = read_days(array)
-    return None if days is None else ConnectValues(days, DateType(), _is_unconverted(array, days))
+    return None if days is None else ConnectValues(days, t.DateType(), _is_unconverted(array, days))
 
 
-def _time_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+def _time_message(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:
     times = read_times(array)
-    return None if times is None else ConnectValues(times, TimeType(), _is_unconverted(array, times))
+    return None if times is None else ConnectValues(times, t.TimeType(), _is_unconverted(array, times))
 
 
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
@@ -365,7 +352,7 @@ LOCAL_UNITS: Mapping[str, str] = {
     GOOGLE_TIMESTAMP: "",
 }
 """Types of local times, with the unit of their numbers; empty for types that are not numbers."""
-_UNSIGNED = DecimalType(20, 0)
+_UNSIGNED = t.DecimalType(20, 0)
 UNSIGNED = LogicalType("BIGINT UNSIGNED")
 """An unsigned 64-bit integer that a connector writes as a long, as `bigint.unsigned.handling.mode=long` lets Debezium."""
 _READERS: dict[str, _Read] = {
@@ -381,10 +368,10 @@ _READERS: dict[str, _Read] = {
     f"{_DEBEZIUM}time.Timestamp": _moment,
     f"{_DEBEZIUM}time.MicroTimestamp": _moment,
     f"{_DEBEZIUM}time.NanoTimestamp": _moment,
-    f"{_DEBEZIUM}time.ZonedTimestamp": _text(TimestamptzType(), pa.timestamp("us", tz="UTC"), False),
+    f"{_DEBEZIUM}time.ZonedTimestamp": _text(t.TimestamptzType(), pa.timestamp("us", tz="UTC"), False),
     f"{_DEBEZIUM}time.IsoDate": _iso_date,
-    f"{_DEBEZIUM}time.IsoTime": _text(TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
-    f"{_DEBEZIUM}time.IsoTimestamp": _text(TimestampType(), pa.timestamp("us"), True),
+    f"{_DEBEZIUM}time.IsoTime": _text(t.TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
+    f"{_DEBEZIUM}time.IsoTimestamp": _text(t.TimestampType(), pa.timestamp("us"), True),
     f"{_DEBEZIUM}data.Uuid": _uuid,
     VARIABLE_SCALE.name: _variable_decimal,
     CONFLUENT_DECIMAL: _decimal_message,

@@ -14,20 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.json.grammar import (
     ABSENT,
@@ -53,9 +40,9 @@ _NAMES = (b"oid", b"date", b"numberInt", b"numberLong", b"numberDouble", b"numbe
 _OID, _DATE, _INT32, _LONG, _DOUBLE, _DECIMAL = range(6)
 _SPELT = np.frombuffer(b"".join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES])
-_NESTED = (StructType, ListType, MapType)
-_TIMES = (TimestampType, TimestamptzType)
-_NUMBERS = (FloatType, DoubleType, IntegerType, LongType)
+_NESTED = (t.StructType, t.ListType, t.MapType)
+_TIMES = (t.TimestampType, t.TimestamptzType)
+_NUMBERS = (t.FloatType, t.DoubleType, t.IntegerType, t.LongType)
 """The types for which a double that is not finite is a number. No integer is equal to one."""
 _WORDS = (b"NaN", b"Infinity", b"-Infinity")
 _WORD_TEXTS = np.frombuffer(b"".join(_WORDS), np.uint8)
@@ -141,16 +128,16 @@ def find_scalars(base: int, starts: I32, ends: I32, kinds: U8, scalars: I32) -> 
             scalars[row, 0], scalars[row, 1], scalars[row, 2], scalars[row, 3] = form, start - base, end - base, kind
 
 
-def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: Path) -> Slices:
+def unwrap_scalars(texts: Texts, slices: Slices, wanted: t.IcebergType, path: Path) -> Slices:
     """Returns the values of a column of this type, with the scalars inside such objects in their place, where the type
     accepts them.
     """
     if isinstance(wanted, _NESTED) or not (slices.kind == OBJECT).any():
         return slices
     forms = [_INT32, _LONG, _DOUBLE]
-    if isinstance(wanted, DecimalType | StringType):
+    if isinstance(wanted, t.DecimalType | t.StringType):
         forms.append(_DECIMAL)
-    if isinstance(wanted, StringType):
+    if isinstance(wanted, t.StringType):
         forms.append(_OID)
     if isinstance(wanted, _TIMES) and texts.reading.unit_at.get(path, "ms") == "ms":
         forms.append(_DATE)

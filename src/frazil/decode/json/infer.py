@@ -10,19 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DoubleType,
-    IcebergType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import Fault
 from frazil.decode.epochs import have_zones
@@ -44,32 +32,32 @@ _OFFSET = r"[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?"
 _TIME = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?(Z|z|{_OFFSET})?$"
 
 
-def type_of_texts(texts: Texts, slices: Slices) -> IcebergType:
+def type_of_texts(texts: Texts, slices: Slices) -> t.IcebergType:
     """Returns the time type that every text among the slices has; string without one. slices: with at least one text."""
     if (slices.kind == ESCAPED).any():  # No time needs an escape.
-        return StringType()
+        return t.StringType()
     rows = np.flatnonzero(slices.kind == STRING).astype(np.int32)
     if not _spells(texts.raw_texts(slices, rows[:1], quotes=1), f"{_DAY}|{_TIME}"):
-        return StringType()
+        return t.StringType()
     column = texts.raw_texts(slices, rows, quotes=1)
     if _spells(column, _DAY):
-        return _if_read(column, DateType())
+        return _if_read(column, t.DateType())
     if not _spells(column, _TIME):
-        return StringType()
+        return t.StringType()
     zoned = have_zones(column)
     if zoned.all():
-        return _if_read(column, TimestamptzType())
-    return StringType() if zoned.any() else _if_read(column, TimestampType())
+        return _if_read(column, t.TimestamptzType())
+    return t.StringType() if zoned.any() else _if_read(column, t.TimestampType())
 
 
 def _spells(column: pa.StringArray, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(column, pattern)).as_py())
 
 
-def _if_read(column: pa.StringArray, kind: IcebergType) -> IcebergType:
+def _if_read(column: pa.StringArray, kind: t.IcebergType) -> t.IcebergType:
     valid, bad = np.ones(len(column), np.uint8), np.zeros(len(column), np.uint8)
     TEXT_READERS[type(kind)].read(TextColumn(column, valid, bad), kind, np.full(len(column), STRING, np.uint8))
-    return StringType() if bad.any() else kind
+    return t.StringType() if bad.any() else kind
 
 
 MAX_INFERRED_DEPTH = 60
@@ -79,7 +67,7 @@ _FAMILIES = {
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
     MOMENT: "moment", NON_FINITE: "number",
 }  # fmt: skip
-_TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "moment": TimestamptzType()}
+_TYPES: dict[str, t.IcebergType] = {"boolean": t.BooleanType(), "moment": t.TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
     _MIXED: Fault(
@@ -103,13 +91,13 @@ _OBJECT_FAULTS = {
 class Inferred:
     """The inferred type of a field."""
 
-    type: IcebergType
+    type: t.IcebergType
     #: The first byte of the first value that has a type (no null, and no list or object without contents): fields get
     #: their columns in this order, wherever batches end.
     at: int
 
 
-def infer_type(texts: Texts, slices: Slices, path: Path) -> IcebergType | None:
+def infer_type(texts: Texts, slices: Slices, path: Path) -> t.IcebergType | None:
     """Returns the type that holds every value of `slices`, or None while there is none (only null, [] or {}).
 
     A value that the type does not hold is a type mismatch: integers beyond 64 bits, and values of another kind than the
@@ -182,15 +170,15 @@ def _of_family(texts: Texts, slices: Slices, family_name: str, kinds: set[int], 
         element = infer_field(texts, elements, (*path, "element"))
         if element is None:
             return None
-        return Inferred(ListType(element_id=0, element=element.type, element_required=False), element.at)
+        return Inferred(t.ListType(element_id=0, element=element.type, element_required=False), element.at)
     error = np.zeros(len(slices), np.uint8)
     members = selected_members(texts, slices, path, error)
     refuse_objects(texts, slices, error, path)
     fields = infer_members(texts, members, path)
     if not fields:
         return None
-    struct = (NestedField(0, name, inferred.type, required=False) for name, inferred in fields.items())
-    return Inferred(StructType(*struct), min(inferred.at for inferred in fields.values()))
+    struct = (t.NestedField(0, name, inferred.type, required=False) for name, inferred in fields.items())
+    return Inferred(t.StructType(*struct), min(inferred.at for inferred in fields.values()))
 
 
 def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Path) -> dict[str, Inferred]:
@@ -255,16 +243,16 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: Path) -> None:
         texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
 
 
-def _text_type(texts: Texts, slices: Slices, path: Path) -> IcebergType:
+def _text_type(texts: Texts, slices: Slices, path: Path) -> t.IcebergType:
     if (slices.kind == ESCAPED).any():  # A record with half of a surrogate pair brings no column.
-        read_scalar(texts, slices.only(ESCAPED), StringType(), path)
-    return type_of_texts(texts, slices) if texts.reading.infers_times else StringType()
+        read_scalar(texts, slices.only(ESCAPED), t.StringType(), path)
+    return type_of_texts(texts, slices) if texts.reading.infers_times else t.StringType()
 
 
-def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: Path) -> IcebergType:
+def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: Path) -> t.IcebergType:
     kind = texts.reading.numbers
     if kind is None and (DOUBLE in kinds or NON_FINITE in kinds):
-        kind = DoubleType()
+        kind = t.DoubleType()
     if kind is not None:
         read_scalar(texts, slices, kind, path)  # A record with a number that it cannot hold brings no column.
         return kind
@@ -273,7 +261,7 @@ def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: Path) -> I
     slow = np.empty(0, np.int32)  # Only integers are here.
     values.parse_integers(texts.base, slices.start, slices.end, slices.kind, -(2**63), 2**63 - 1, out, valid, bad, slow)
     _refuse(texts, slices, bad != 0, _TOO_BIG, path)
-    return LongType()
+    return t.LongType()
 
 
 def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: Path) -> None:

@@ -16,20 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import Fault, bitmap
 from frazil.decode.decimals import MAX_DECIMAL_DIGITS, are_numbers
@@ -56,7 +43,7 @@ from frazil.schema.parts import Path, type_word
 
 _HAS_ZONE, _HAS_NONE = values.SKIPPED + 1, values.SKIPPED + 2
 _NUMBER_AS_TEXT = values.SKIPPED + 5
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType)
+_NUMBERS = (t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
 _DIGITS = {values.SKIPPED + 3: 20, values.SKIPPED + 4: MAX_DECIMAL_DIGITS}
 """By the code of an integer beyond 64 bits, the digits of a decimal that holds it."""
 FAULTS = {
@@ -77,23 +64,23 @@ FAULTS = {
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
 # The bits of a double that are 0 when it equals a float, or is half way between two.
 _BELOW_HALF = 2**28 - 1
-_BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
-    IntegerType: (-(2**31), 2**31 - 1),
-    LongType: (-(2**63), 2**63 - 1),
+_BOUNDS: dict[type[t.IcebergType], tuple[int, int]] = {
+    t.IntegerType: (-(2**31), 2**31 - 1),
+    t.LongType: (-(2**63), 2**63 - 1),
 }
 
 
-def read_scalar(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def read_scalar(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     """Returns one column with a value per slice: null where it is absent, null or refused."""
     return _READERS.get(type(kind), _read_text)(texts, slices, kind, path)
 
 
-def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: Path) -> None:
+def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: t.IcebergType, path: Path) -> None:
     """Refuses the records with values that are not of the type. bad: the code of each value's fault; 0 without one."""
     if bad.any():
         name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
-        zone, is_time = texts.reading.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
+        zone, is_time = texts.reading.zone_at.get(path) or "", isinstance(kind, t.TimestampType | t.TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
         row = () if texts.reading.is_key_column else texts.reading.in_row(path)
         if isinstance(kind, _NUMBERS) and (remedy := cast_settings(row, name)):
@@ -124,7 +111,7 @@ def _flags(slices: Slices) -> tuple[U8, U8]:
     return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
 
 
-def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_boolean(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.uint8)
     values.parse_bools(slices.start, slices.kind, out, valid, bad)
@@ -138,11 +125,11 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
     return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
 
 
-def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_integer(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     numbers = slices.integers()
     is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.reading.unsigned
     if numbers is not None and is_plain:
-        if isinstance(kind, LongType):
+        if isinstance(kind, t.LongType):
             return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
         narrow = numbers.astype(np.int32)
         if (narrow == numbers).all():
@@ -150,7 +137,7 @@ def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -
     return _read_any_integer(texts, slices, kind, path)
 
 
-def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_any_integer(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
@@ -166,16 +153,16 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Pat
         else:
             out[row], valid[row] = integral, 1
     bad[slices.kind == NON_FINITE] = values.NOT_INTEGRAL
-    for row in np.flatnonzero(bad == values.OUT_OF_RANGE).tolist() if isinstance(kind, LongType) else ():
+    for row in np.flatnonzero(bad == values.OUT_OF_RANGE).tolist() if isinstance(kind, t.LongType) else ():
         digits = len(str(abs(integral_value(texts.text(slices, row)) or 0)))
         bad[row] = next((code for code, most_digits in _DIGITS.items() if digits <= most_digits), values.OUT_OF_RANGE)
     refuse_values(texts, slices, bad, kind, path)
-    if isinstance(kind, IntegerType):
+    if isinstance(kind, t.IntegerType):
         return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
     return _primitive(pa.int64(), valid, pa.py_buffer(out))
 
 
-def _read_double(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_double(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     numbers = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
@@ -185,7 +172,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, path: Path) ->
     else:
         out = _read_any_double(texts, slices, valid, bad)
     arrow = pa.float64()
-    if isinstance(kind, FloatType):
+    if isinstance(kind, t.FloatType):
         arrow = pa.float32()
         out = _as_floats(texts, slices, out)
     endless = np.isinf(out)
@@ -245,7 +232,7 @@ def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
     return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
 
 
-def _read_string(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_string(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     coerces = texts.reading.coerces(path)
     column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
     refuse_values(texts, slices, column.bad, kind, path)
@@ -258,13 +245,13 @@ def _as_written(slices: Slices) -> Slices:
     return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
 
 
-def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+def _read_text(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     """Returns a column of a type that JSON writes as text: decimals, dates, times, UUIDs, bytes."""
     reader = TEXT_READERS[type(kind)]
     unit = texts.reading.unit_at.get(path)
     zone = texts.reading.zone_at.get(path)
-    is_counted = unit is not None and isinstance(kind, DateType | TimeType)
-    scale = texts.scales.get(path) if isinstance(kind, BinaryType) else None
+    is_counted = unit is not None and isinstance(kind, t.DateType | t.TimeType)
+    scale = texts.scales.get(path) if isinstance(kind, t.BinaryType) else None
     column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
     if scale is not None:
         column = with_unscaled(column, slices.kind, scale)
@@ -274,34 +261,36 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> p
         array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.reading.local_times)
     elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
-    elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+    elif unit is None or not isinstance(kind, t.TimestampType | t.TimestamptzType):
         array = reader.read(column, kind, slices.kind)
     else:
         array = read_epochs(column, kind, slices.kind, unit)
-    if isinstance(kind, TimestampType | TimestamptzType):
+    if isinstance(kind, t.TimestampType | t.TimestamptzType):
         _mark_zones(column, kind)
     refuse_values(texts, slices, column.bad, kind, path)
     return array
 
 
-def _mark_zones(column: TextColumn, kind: IcebergType) -> None:
+def _mark_zones(column: TextColumn, kind: t.IcebergType) -> None:
     """Marks which of the unreadable texts have a zone too many, or none."""
     rows = np.flatnonzero(column.bad == values.UNREADABLE)
     if not rows.size:
         return
     texts = column.array.take(pa.array(rows))
-    other, code = (TimestamptzType(), _HAS_ZONE) if isinstance(kind, TimestampType) else (TimestampType(), _HAS_NONE)
+    other, code = (
+        (t.TimestamptzType(), _HAS_ZONE) if isinstance(kind, t.TimestampType) else (t.TimestampType(), _HAS_NONE)
+    )
     valid, bad = np.ones(rows.size, np.uint8), np.zeros(rows.size, np.uint8)
     TEXT_READERS[type(other)].read(TextColumn(texts, valid, bad), other, np.full(rows.size, STRING, np.uint8))
     column.bad[rows[(bad == 0) & np.asarray(texts.is_valid())]] = code
 
 
-_Reader = Callable[[Texts, Slices, IcebergType, tuple[str, ...]], pa.Array]
-_READERS: dict[type[IcebergType], _Reader] = {
-    BooleanType: _read_boolean,
-    IntegerType: _read_integer,
-    LongType: _read_integer,
-    FloatType: _read_double,
-    DoubleType: _read_double,
-    StringType: _read_string,
+_Reader = Callable[[Texts, Slices, t.IcebergType, tuple[str, ...]], pa.Array]
+_READERS: dict[type[t.IcebergType], _Reader] = {
+    t.BooleanType: _read_boolean,
+    t.IntegerType: _read_integer,
+    t.LongType: _read_integer,
+    t.FloatType: _read_double,
+    t.DoubleType: _read_double,
+    t.StringType: _read_string,
 }

@@ -11,17 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    FixedType,
-    IcebergType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import bytes_of, offsets_from, offsets_of
 from frazil.decode.decimals import NO_NUMBER, TOO_WIDE, read_decimals
@@ -123,7 +113,7 @@ class TextReader:
     #: Whether bare numbers are accepted.
     numbers: bool
     #: The function that reads a column.
-    read: Callable[[TextColumn, IcebergType, U8], pa.Array]
+    read: Callable[[TextColumn, t.IcebergType, U8], pa.Array]
 
 
 def integral_value(text: str) -> int | None:
@@ -201,19 +191,19 @@ def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
     return inside
 
 
-def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    assert isinstance(kind, DecimalType)
+def _read_decimal(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
+    assert isinstance(kind, t.DecimalType)
     decimals = read_decimals(column.array, kind.precision, kind.scale)
     column.bad[decimals.state == NO_NUMBER] = UNREADABLE
     column.bad[decimals.state == TOO_WIDE] = OUT_OF_RANGE
     return decimals.array
 
 
-def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_date(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     return _within_years(column, _cast(column, pa.date32()))
 
 
-def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_time(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     # Arrow parses no time of day alone, but one of the day 1970-01-01; of a day it also parses an hour alone.
     times = pc.if_else(pc.match_substring(column.array, ":"), column.array, "")
     moments = pc.binary_join_element_wise(_DAY, times, "")
@@ -221,11 +211,11 @@ def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     return micros.cast(pa.int64()).cast(pa.time64("us"))
 
 
-def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_timestamp(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     """Returns times from ISO 8601 text (with a zone for timestamptz, without for timestamp), or from whole milliseconds
     since 1970.
     """
-    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    zone = "UTC" if isinstance(kind, t.TimestamptzType) else None
     numeric = (kinds == INT) | (kinds == DOUBLE)
     if not numeric.any():
         return _cast_times(column, pa.timestamp("us", tz=zone))
@@ -240,24 +230,31 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     return pc.coalesce(micros, _cast_times(texts_only, pa.timestamp("us", tz=zone)))
 
 
-def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
+def read_epochs(column: TextColumn, kind: t.IcebergType, kinds: U8, unit: str) -> pa.Array:
     """Returns times as `_read_timestamp` does, but numbers count `unit` since 1970 and may have a fraction."""
-    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    zone = "UTC" if isinstance(kind, t.TimestamptzType) else None
     target = pa.timestamp("us", tz=zone)
     is_number = (kinds == INT) | (kinds == DOUBLE)
     texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
     texts = _cast_times(texts_only, target)
     moments = _integer_times(column, kinds == INT, unit)
     if moments is None:
-        moments = _slow_moments(column, is_number, unit)
+        out: list[int | None] = [None] * len(is_number)
+        for row in np.flatnonzero(is_number).tolist():
+            micros = _floor(_number(column.array[row].as_py(), DIGITS[unit]))
+            if not FIRST_US <= micros < LAST_US:
+                column.bad[row] = OUT_OF_RANGE
+            else:
+                out[row] = micros
+        moments = pa.array(out, pa.int64())
     return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
 
 
-def _read_times(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None) -> pa.Array:
+def _read_times(column: TextColumn, kind: t.IcebergType, kinds: U8, unit: str | None) -> pa.Array:
     return _read_timestamp(column, kind, kinds) if unit is None else read_epochs(column, kind, kinds, unit)
 
 
-def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
+def read_counted(column: TextColumn, kind: t.IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
     """Returns dates and times of day from text, as `reader` reads them, or from integers that count a unit."""
     is_number = (kinds == INT) | (kinds == DOUBLE)
     if not is_number.any():
@@ -265,7 +262,7 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
     texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
     texts = reader.read(texts_only, kind, kinds)
     numbers = _counts(column, kinds)
-    converted = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
+    converted = days_of(numbers) if isinstance(kind, t.DateType) else times_of(numbers, unit)
     column.bad[converted.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
     return pc.coalesce(converted.array, texts)
 
@@ -298,7 +295,7 @@ def _integers(column: TextColumn, is_integral: NDArray[np.bool_]) -> pa.Array | 
 
 
 def read_zoned(
-    column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str, is_local: bool
+    column: TextColumn, kind: t.IcebergType, kinds: U8, unit: str | None, zone: str, is_local: bool
 ) -> pa.Array:
     """Returns times from texts with and without a zone: converted to `kind` by the zone of local times. Numbers count
     from 1970, in milliseconds unless there is a unit. is_local: all are local times, numbers and texts with a Z too.
@@ -308,16 +305,16 @@ def read_zoned(
         column.array, is_instant = pc.replace_substring_regex(column.array, "[Zz]$", ""), np.zeros_like(is_instant)
     zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
     local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
-    instants = _read_times(zoned, TimestamptzType(), np.where(is_instant, kinds, STRING), unit)
-    times = _read_times(local, TimestampType(), np.where(is_instant, STRING, kinds), unit)
+    instants = _read_times(zoned, t.TimestamptzType(), np.where(is_instant, kinds, STRING), unit)
+    times = _read_times(local, t.TimestampType(), np.where(is_instant, STRING, kinds), unit)
     is_present = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
-    if isinstance(kind, TimestamptzType):
+    if isinstance(kind, t.TimestamptzType):
         converted = pc.coalesce(instants, to_instants(times, zone))
     else:
         converted = pc.coalesce(to_local(instants, zone), times)
     lost = is_present & np.asarray(converted.is_null())
     column.bad[lost] = OUT_OF_RANGE
-    if lost.any() and isinstance(kind, TimestamptzType):
+    if lost.any() and isinstance(kind, t.TimestamptzType):
         column.bad[lost & are_skipped(times, zone)] = SKIPPED
     return converted
 
@@ -334,30 +331,19 @@ def _integer_times(column: TextColumn, is_integral: NDArray[np.bool_], unit: str
     return moments.micros
 
 
-def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -> pa.Array:
-    out: list[int | None] = [None] * len(is_number)
-    for row in np.flatnonzero(is_number).tolist():
-        micros = _floor(_number(column.array[row].as_py(), DIGITS[unit]))
-        if not FIRST_US <= micros < LAST_US:
-            column.bad[row] = OUT_OF_RANGE
-        else:
-            out[row] = micros
-    return pa.array(out, pa.int64())
-
-
-def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_uuid(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     array, bad = read_uuids(column.array)
     column.bad[bad] = UNREADABLE
     return array
 
 
-def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_binary(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     array, bad = read_base64(column.array)
     column.bad[bad] = UNREADABLE
     return array
 
 
-def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+def _read_fixed(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
     size = len(kind)  # type: ignore[arg-type]
     array, bad = read_base64(column.array)
     fits = pc.fill_null(pc.equal(pc.binary_length(array), size), False)
@@ -365,15 +351,15 @@ def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     return pc.if_else(fits, array, None).cast(pa.binary(size))
 
 
-TEXT_READERS: dict[type[IcebergType], TextReader] = {
-    DecimalType: TextReader(True, _read_decimal),
-    DateType: TextReader(False, _read_date),
-    TimeType: TextReader(False, _read_time),
-    TimestampType: TextReader(True, _read_timestamp),
-    TimestamptzType: TextReader(True, _read_timestamp),
-    UUIDType: TextReader(False, _read_uuid),
-    BinaryType: TextReader(False, _read_binary),
-    FixedType: TextReader(False, _read_fixed),
+TEXT_READERS: dict[type[t.IcebergType], TextReader] = {
+    t.DecimalType: TextReader(True, _read_decimal),
+    t.DateType: TextReader(False, _read_date),
+    t.TimeType: TextReader(False, _read_time),
+    t.TimestampType: TextReader(True, _read_timestamp),
+    t.TimestamptzType: TextReader(True, _read_timestamp),
+    t.UUIDType: TextReader(False, _read_uuid),
+    t.BinaryType: TextReader(False, _read_binary),
+    t.FixedType: TextReader(False, _read_fixed),
 }
 
 

@@ -9,18 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-)
+from pyiceberg import types as t
 
 from frazil.registry.port import UnusableSchema
 from frazil.schema.parts import Path
@@ -28,7 +17,7 @@ from frazil.types import FIRST_PLACEHOLDER_ID
 
 MAX_FIELDS = 2000
 # Each type holds the values of those before it, as JSON writes numbers.
-_NUMBERS: Sequence[type[IcebergType]] = (IntegerType, LongType, FloatType, DoubleType)
+_NUMBERS: Sequence[type[t.IcebergType]] = (t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class Null:
 class Plain:
     """A value of one primitive type."""
 
-    type: IcebergType
+    type: t.IcebergType
     #: The name that the schema gives the type; two schemas of one type may have different names.
     title: str = field(default="", compare=False)
 
@@ -76,7 +65,7 @@ class Dictionary:
 
 Kind = Open | Null | Plain | Record | Array | Dictionary
 
-_STRING = Plain(StringType())
+_STRING = Plain(t.StringType())
 _TEXTS = ("string", "date", "timestamptz", "uuid", "binary")  # Types that JSON writes as strings.
 
 ANY = Open("its schema allows values of any type")
@@ -135,8 +124,8 @@ def _wider(first: Plain, other: Plain) -> Plain | None:
     ranks = _ranks(first, other)
     if first == other or not ranks:
         return first if first == other else None
-    if FloatType in ranks and DoubleType not in ranks:
-        return Plain(DoubleType())  # A float does not hold every int.
+    if t.FloatType in ranks and t.DoubleType not in ranks:
+        return Plain(t.DoubleType())  # A float does not hold every int.
     return max(first, other, key=lambda kind: ranks[type(kind.type)])
 
 
@@ -149,7 +138,7 @@ def _narrower(first: Plain, other: Plain) -> Plain | None:
     return min(first, other, key=lambda kind: ranks[type(kind.type)]) if ranks else None
 
 
-def _ranks(*kinds: Plain) -> dict[type[IcebergType], int]:
+def _ranks(*kinds: Plain) -> dict[type[t.IcebergType], int]:
     """Returns the indexes of numbers in _NUMBERS; empty when one of them is no number."""
     types = [type(kind.type) for kind in kinds]
     return {kind: _NUMBERS.index(kind) for kind in types} if all(kind in _NUMBERS for kind in types) else {}
@@ -172,7 +161,7 @@ class Drawing:
     _ids: count[int] = field(default_factory=lambda: count(FIRST_PLACEHOLDER_ID))
     _field_count: int = 0
 
-    def struct(self, record: Record, path: tuple[str, ...] = ()) -> StructType:
+    def struct(self, record: Record, path: tuple[str, ...] = ()) -> t.StructType:
         """Returns a struct of all members that have a type, every one optional."""
         fields = []
         for name, kind in record.members.items():
@@ -181,10 +170,10 @@ class Drawing:
                 raise UnusableSchema(f"it has more than {MAX_FIELDS} fields")
             drawn = self._type(kind, (*path, name))
             if drawn is not None:
-                fields.append(NestedField(next(self._ids), name, drawn, required=False))
-        return StructType(*fields)
+                fields.append(t.NestedField(next(self._ids), name, drawn, required=False))
+        return t.StructType(*fields)
 
-    def _type(self, kind: Kind, path: tuple[str, ...]) -> IcebergType | None:
+    def _type(self, kind: Kind, path: tuple[str, ...]) -> t.IcebergType | None:
         if isinstance(kind, Plain):
             if kind.title:
                 self.titles[path] = kind.title
@@ -193,10 +182,10 @@ class Drawing:
             return struct
         if isinstance(kind, Array):
             element = self._type(kind.element, (*path, "element"))
-            return element and ListType(next(self._ids), element, False)
+            return element and t.ListType(next(self._ids), element, False)
         if isinstance(kind, Dictionary):
             value = self._type(kind.value, (*path, "value"))
-            return value and MapType(next(self._ids), StringType(), next(self._ids), value, False)
+            return value and t.MapType(next(self._ids), t.StringType(), next(self._ids), value, False)
         # A name may contain a single surrogate, and then could not be printed.
         self.left_out[".".join(path).encode("utf-8", "backslashreplace").decode()] = _why(kind)
         return None

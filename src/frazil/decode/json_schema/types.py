@@ -12,25 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.connect.schema import is_unsigned
 from frazil.decode.connect.values import UNSIGNED
@@ -60,17 +42,17 @@ _MAX_HOPS = 128
 _MAX_VISITS = 20_000
 
 _CONNECT = "org.apache.kafka.connect.data."
-_CONNECT_NUMBERS: Mapping[str, IcebergType] = {
-    "int8": IntegerType(),
-    "int16": IntegerType(),
-    "int32": IntegerType(),
-    "int64": LongType(),
-    "float32": FloatType(),
-    "float64": DoubleType(),
+_CONNECT_NUMBERS: Mapping[str, t.IcebergType] = {
+    "int8": t.IntegerType(),
+    "int16": t.IntegerType(),
+    "int32": t.IntegerType(),
+    "int64": t.LongType(),
+    "float32": t.FloatType(),
+    "float64": t.DoubleType(),
 }
 # `time` is not among them: its texts end with a zone, which Iceberg's time of day does not have.
-_FORMATS: Mapping[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
-_SIMPLE: Mapping[str, Kind] = {"null": Null(), "boolean": Plain(BooleanType())}
+_FORMATS: Mapping[str, t.IcebergType] = {"date": t.DateType(), "date-time": t.TimestamptzType(), "uuid": t.UUIDType()}
+_SIMPLE: Mapping[str, Kind] = {"null": Null(), "boolean": Plain(t.BooleanType())}
 _DECIMAL = Open("a Decimal of Connect may be written as a number or as bytes; declare the column")
 _RECURSIVE = Open("its type contains itself")
 _DYNAMIC = Open("its type depends on the schema that refers to it")
@@ -81,7 +63,7 @@ class SchemaStruct:
     """The struct of a schema."""
 
     #: The struct: every field optional, its ids placeholders.
-    struct: StructType
+    struct: t.StructType
     #: Fields whose types the schema leaves open, by path (`element` and `value` lead into lists and maps), with the
     #: reason.
     left_out: Mapping[str, str]
@@ -89,7 +71,7 @@ class SchemaStruct:
     titles: Mapping[Path, str] = field(default_factory=dict)
 
 
-def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> StructType:
+def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> t.StructType:
     """Returns the struct of `read_json_schema`."""
     return read_json_schema(text, references).struct
 
@@ -113,7 +95,7 @@ def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) ->
     if isinstance(kind, Plain | Array | Null):
         raise UnusableSchema("it describes something else than an object, and a record's value is one")
     reason = kind.reason if isinstance(kind, Open) else "its object names no properties"
-    return SchemaStruct(StructType(), {"": reason})
+    return SchemaStruct(t.StructType(), {"": reason})
 
 
 class _Reading:
@@ -167,7 +149,10 @@ class _Reading:
         if isinstance(declared, list) and all(isinstance(name, str) for name in declared):
             return either([self._typed(node, name, depth) for name in declared]) if declared else ANY
         if declared is None:
-            return _kind_of_values(node.schema)
+            if "const" in node.schema:
+                return _kind_of(node.schema["const"])
+            values = node.schema.get("enum")
+            return either([_kind_of(value) for value in values]) if isinstance(values, list) and values else ANY
         raise UnusableSchema("it has a `type` that is neither a word nor a list of words")
 
     def _typed(self, node: Node, name: str, depth: int) -> Kind:
@@ -177,7 +162,7 @@ class _Reading:
             kind = _string(node.schema) if name == "string" else _number(node.schema, name)
             title = node.schema.get("title")
             if isinstance(kind, Plain) and is_unsigned(title, node.schema.get("connect.parameters"), kind.type):
-                return Plain(DecimalType(20, 0), UNSIGNED.name)
+                return Plain(t.DecimalType(20, 0), UNSIGNED.name)
             return replace(kind, title=title) if isinstance(kind, Plain) and isinstance(title, str) else kind
         if name == "array":
             return self._array(node, depth)
@@ -231,9 +216,9 @@ def _number(schema: Mapping[str, Any], name: str) -> Kind:
     if title == f"{_CONNECT}Decimal" or connect == "bytes":
         return _DECIMAL
     if title == f"{_CONNECT}Timestamp" and name == "integer":
-        return Plain(TimestamptzType())  # Milliseconds since 1970, which the JSON decoder reads as a time.
+        return Plain(t.TimestamptzType())  # Milliseconds since 1970, which the JSON decoder reads as a time.
     chosen = _CONNECT_NUMBERS.get(connect) if isinstance(connect, str) else None
-    return Plain(chosen or (LongType() if name == "integer" else DoubleType()))
+    return Plain(chosen or (t.LongType() if name == "integer" else t.DoubleType()))
 
 
 def _string(schema: Mapping[str, Any]) -> Kind:
@@ -241,54 +226,46 @@ def _string(schema: Mapping[str, Any]) -> Kind:
         return _DECIMAL
     encoding, form = schema.get("contentEncoding"), schema.get("format")
     if schema.get("connect.type") == "bytes" or (isinstance(encoding, str) and encoding.lower() == "base64"):
-        return Plain(BinaryType())
-    return Plain(_FORMATS.get(form, StringType()) if isinstance(form, str) else StringType())
-
-
-def _kind_of_values(schema: Mapping[str, Any]) -> Kind:
-    """Returns the type of the values in `const` or `enum`."""
-    if "const" in schema:
-        return _kind_of(schema["const"])
-    values = schema.get("enum")
-    return either([_kind_of(value) for value in values]) if isinstance(values, list) and values else ANY
+        return Plain(t.BinaryType())
+    return Plain(_FORMATS.get(form, t.StringType()) if isinstance(form, str) else t.StringType())
 
 
 def _kind_of(value: Any) -> Kind:
     kinds: Mapping[type, Kind] = {
         type(None): Null(),
-        bool: Plain(BooleanType()),
-        int: Plain(LongType()),
-        float: Plain(DoubleType()),
-        str: Plain(StringType()),
+        bool: Plain(t.BooleanType()),
+        int: Plain(t.LongType()),
+        float: Plain(t.DoubleType()),
+        str: Plain(t.StringType()),
     }
     return kinds.get(type(value), Open("its values are objects or arrays"))
 
 
 _NUMBER, _TEXT = frozenset({"number"}), frozenset({"text"})
 _EVERY = frozenset({"number", "text", "boolean", "object", "array"})
-_WRITTEN_AS: dict[type[IcebergType], frozenset[str]] = {
-    BooleanType: frozenset({"boolean"}),
-    IntegerType: _NUMBER,
-    LongType: _NUMBER,
-    FloatType: _NUMBER,
-    DoubleType: _NUMBER,
-    DecimalType: _NUMBER | _TEXT,
-    TimestampType: _NUMBER | _TEXT,
-    TimestamptzType: _NUMBER | _TEXT,
-    StructType: frozenset({"object"}),
-    MapType: frozenset({"object"}),
-    ListType: frozenset({"array"}),
+_WRITTEN_AS: dict[type[t.IcebergType], frozenset[str]] = {
+    t.BooleanType: frozenset({"boolean"}),
+    t.IntegerType: _NUMBER,
+    t.LongType: _NUMBER,
+    t.FloatType: _NUMBER,
+    t.DoubleType: _NUMBER,
+    t.DecimalType: _NUMBER | _TEXT,
+    t.TimestampType: _NUMBER | _TEXT,
+    t.TimestamptzType: _NUMBER | _TEXT,
+    t.StructType: frozenset({"object"}),
+    t.MapType: frozenset({"object"}),
+    t.ListType: frozenset({"array"}),
 }
 
 
-def refused_changes(reading: Reading, table: StructType, written: StructType, schema_id: str) -> set[str]:
+def refused_changes(reading: Reading, table: t.StructType, written: t.StructType, schema_id: str) -> set[str]:
     """Returns the refused changes for the struct that a schema describes: one text for each column."""
     return {
         f"schema {schema_id}: column {'.'.join(path)}: {what}" for path, what in _of_struct(reading, table, written, ())
     }
 
 
-def _of_struct(reading: Reading, table: StructType, written: StructType, path: Path) -> Iterator[tuple[Path, str]]:
+def _of_struct(reading: Reading, table: t.StructType, written: t.StructType, path: Path) -> Iterator[tuple[Path, str]]:
     column_types, spellings = (
         {member.name: member.field_type for member in table.fields},
         Spellings(m.name for m in table.fields),
@@ -301,8 +278,8 @@ def _of_struct(reading: Reading, table: StructType, written: StructType, path: P
             yield inner, f"{member.field_type} is {NOT_ADDED}"
 
 
-def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(table, StructType) and isinstance(written, StructType):
+def _of_value(reading: Reading, table: t.IcebergType, written: t.IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(table, t.StructType) and isinstance(written, t.StructType):
         yield from _of_struct(reading, table, written, path)
     elif (both := common_part(table, written)) is not None:
         column, part = both
@@ -314,15 +291,15 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
         yield path, f"{type_word(written)} does not fit {type_word(table)}"
 
 
-def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
+def _declared_for(reading: Reading, table: t.IcebergType, path: Path) -> frozenset[str]:
     """Returns the kinds of JSON value that a column accepts by its declaration."""
     paths = [path] if reading.envelope is None else [path, ("after", *path)]
-    if isinstance(table, StringType) and any(reading.coerces(place) for place in paths):
+    if isinstance(table, t.StringType) and any(reading.coerces(place) for place in paths):
         return _EVERY
-    is_counted = isinstance(table, DateType | TimeType) and any(place in reading.unit_at for place in paths)
+    is_counted = isinstance(table, t.DateType | t.TimeType) and any(place in reading.unit_at for place in paths)
     return _NUMBER if is_counted else frozenset()
 
 
-def _written_as(kind: IcebergType) -> frozenset[str]:
+def _written_as(kind: t.IcebergType) -> frozenset[str]:
     """Returns the kinds of JSON value that a column of the type accepts."""
     return _WRITTEN_AS.get(type(kind), _TEXT)

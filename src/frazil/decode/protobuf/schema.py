@@ -20,22 +20,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.message import DecodeError
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg import types as t
 
 from frazil.decode.columns import EmptyStruct, TextBytes
 from frazil.decode.forms import OWN_FORMS, Forms
@@ -58,30 +43,30 @@ MAX_FIELDS = 2000
 MAX_LEVELS = 64
 
 _Proto = descriptor_pb2.FieldDescriptorProto
-_SCALARS: dict[int, tuple[str, int, IcebergType]] = {
-    _Proto.TYPE_INT32: ("int", VARINT, IntegerType()),
-    _Proto.TYPE_SINT32: ("zigzag_int", VARINT, IntegerType()),
-    _Proto.TYPE_SFIXED32: ("int", FIXED32, IntegerType()),
-    _Proto.TYPE_UINT32: ("unsigned_int", VARINT, LongType()),
-    _Proto.TYPE_FIXED32: ("unsigned_int", FIXED32, LongType()),
-    _Proto.TYPE_INT64: ("long", VARINT, LongType()),
-    _Proto.TYPE_SINT64: ("zigzag_long", VARINT, LongType()),
-    _Proto.TYPE_SFIXED64: ("long", FIXED64, LongType()),
-    _Proto.TYPE_UINT64: ("unsigned_long", VARINT, DecimalType(20, 0)),
-    _Proto.TYPE_FIXED64: ("unsigned_long", FIXED64, DecimalType(20, 0)),
-    _Proto.TYPE_FLOAT: ("float", FIXED32, FloatType()),
-    _Proto.TYPE_DOUBLE: ("double", FIXED64, DoubleType()),
-    _Proto.TYPE_BOOL: ("boolean", VARINT, BooleanType()),
-    _Proto.TYPE_STRING: ("string", TEXT, StringType()),
-    _Proto.TYPE_BYTES: ("binary", BYTES, BinaryType()),
+_SCALARS: dict[int, tuple[str, int, t.IcebergType]] = {
+    _Proto.TYPE_INT32: ("int", VARINT, t.IntegerType()),
+    _Proto.TYPE_SINT32: ("zigzag_int", VARINT, t.IntegerType()),
+    _Proto.TYPE_SFIXED32: ("int", FIXED32, t.IntegerType()),
+    _Proto.TYPE_UINT32: ("unsigned_int", VARINT, t.LongType()),
+    _Proto.TYPE_FIXED32: ("unsigned_int", FIXED32, t.LongType()),
+    _Proto.TYPE_INT64: ("long", VARINT, t.LongType()),
+    _Proto.TYPE_SINT64: ("zigzag_long", VARINT, t.LongType()),
+    _Proto.TYPE_SFIXED64: ("long", FIXED64, t.LongType()),
+    _Proto.TYPE_UINT64: ("unsigned_long", VARINT, t.DecimalType(20, 0)),
+    _Proto.TYPE_FIXED64: ("unsigned_long", FIXED64, t.DecimalType(20, 0)),
+    _Proto.TYPE_FLOAT: ("float", FIXED32, t.FloatType()),
+    _Proto.TYPE_DOUBLE: ("double", FIXED64, t.DoubleType()),
+    _Proto.TYPE_BOOL: ("boolean", VARINT, t.BooleanType()),
+    _Proto.TYPE_STRING: ("string", TEXT, t.StringType()),
+    _Proto.TYPE_BYTES: ("binary", BYTES, t.BinaryType()),
 }
 # Its bytes are checked when the entire record is read.
-_UNCHECKED: tuple[str, int, IcebergType] = ("unchecked_string", BYTES, StringType())
-_OTHER_FORMS: dict[tuple[int, str], tuple[str, int, IcebergType]] = {
-    (_Proto.TYPE_ENUM, "number"): ("int", VARINT, IntegerType()),
-    (_Proto.TYPE_BOOL, "number"): ("int", VARINT, IntegerType()),
+_UNCHECKED: tuple[str, int, t.IcebergType] = ("unchecked_string", BYTES, t.StringType())
+_OTHER_FORMS: dict[tuple[int, str], tuple[str, int, t.IcebergType]] = {
+    (_Proto.TYPE_ENUM, "number"): ("int", VARINT, t.IntegerType()),
+    (_Proto.TYPE_BOOL, "number"): ("int", VARINT, t.IntegerType()),
     (_Proto.TYPE_BYTES, "text"): ("binary", BYTES, TextBytes()),
-    (_Proto.TYPE_STRING, "bytes"): ("binary", BYTES, BinaryType()),
+    (_Proto.TYPE_STRING, "bytes"): ("binary", BYTES, t.BinaryType()),
 }
 """Types that a field may change between, as their values are alike on the wire (protobuf.dev/programming-guides/proto3,
 "Updating A Message Type").
@@ -104,7 +89,7 @@ class Value:
     #: How it is read from the wire.
     op: int
     #: The Iceberg type.
-    type: IcebergType
+    type: t.IcebergType
     #: The fields of a message.
     members: tuple[Member, ...] = ()
     #: The names of an enum's numbers.
@@ -136,13 +121,13 @@ class Member:
         return self.shape == "list" and self.value.op in _PACKABLE
 
     @property
-    def type(self) -> IcebergType:
+    def type(self) -> t.IcebergType:
         """The type of its column."""
         if self.shape == "list":
-            return ListType(0, self.value.type, element_required=False)
+            return t.ListType(0, self.value.type, element_required=False)
         if self.shape == "map":
             key, value = self.value.members
-            return MapType(0, key.value.type, 0, value.value.type, value_required=False)
+            return t.MapType(0, key.value.type, 0, value.value.type, value_required=False)
         return self.value.type
 
 
@@ -217,9 +202,9 @@ def read_members(descriptor: Any, forms: Forms = OWN_FORMS) -> tuple[Member, ...
     return _Tree(dict(forms)).members(descriptor, (), ())
 
 
-def struct_of(members: tuple[Member, ...]) -> StructType:
+def struct_of(members: tuple[Member, ...]) -> t.StructType:
     """Returns the Iceberg struct of the fields; field ids are placeholders."""
-    return StructType(*(NestedField(0, member.name, member.type, required=False) for member in members))
+    return t.StructType(*(t.NestedField(0, member.name, member.type, required=False) for member in members))
 
 
 def _name_at(files: Any, path: tuple[int, ...]) -> str:
@@ -232,16 +217,12 @@ def _name_at(files: Any, path: tuple[int, ...]) -> str:
         if not 0 <= index < len(types):
             raise UnusableSchema(f"the schema has no message with the index path {list(path)}")
         parts.append(types[index].name)
-        types = _declared_inside(types[index])
+        message = types[index]
+        groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == _Proto.TYPE_GROUP}
+        types = [each for each in message.nested_type if not each.options.map_entry and each.name not in groups]
     if not path:
         raise UnusableSchema("an index path has at least one index")
     return ".".join(parts)
-
-
-def _declared_inside(message: Any) -> list[Any]:
-    """Returns the messages declared as such inside a message, without the entries of maps and the fields of groups."""
-    groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == _Proto.TYPE_GROUP}
-    return [each for each in message.nested_type if not each.options.map_entry and each.name not in groups]
 
 
 def _check_well_known(pool: Any) -> None:
@@ -305,11 +286,14 @@ class _Tree:
             is_unchecked = declared.type == _Proto.TYPE_STRING and not self._is_checked(declared, proto)
             return Value(*(_UNCHECKED if is_unchecked else _SCALARS[declared.type]))
         if declared.enum_type is not None:
-            return _enum(declared.enum_type)
+            names: dict[int, str] = {}
+            for each in declared.enum_type.values:
+                names.setdefault(each.number, each.name)
+            return Value("enum", VARINT, t.StringType(), names=names)
         message = declared.message_type
         is_group = declared.type == _Proto.TYPE_GROUP
         if message.full_name in JSON_TYPES or message.full_name in inside:
-            return Value("json", LEAF_GROUP if is_group else LEAF, StringType(), descriptor=message)
+            return Value("json", LEAF_GROUP if is_group else LEAF, t.StringType(), descriptor=message)
         if form == "struct" and not message.fields:
             return Value("struct", GROUP if is_group else MESSAGE, EmptyStruct())
         return _message(message, self.members(message, inside, path), GROUP if is_group else MESSAGE)
@@ -344,23 +328,16 @@ def _oneofs(proto: Any) -> dict[str, str]:
     }
 
 
-def _enum(declared: Any) -> Value:
-    names: dict[int, str] = {}
-    for each in declared.values:
-        names.setdefault(each.number, each.name)
-    return Value("enum", VARINT, StringType(), names=names)
-
-
 def _message(declared: Any, members: tuple[Member, ...], op: int) -> Value:
     name = declared.full_name
     if name == "google.protobuf.Timestamp":
-        return Value("timestamp", op, TimestamptzType(), members)
+        return Value("timestamp", op, t.TimestamptzType(), members)
     if name == "google.protobuf.Duration":
-        return Value("duration", op, LongType(), members)
+        return Value("duration", op, t.LongType(), members)
     if name in _WRAPPERS:
         return Value("wrapper", op, members[0].value.type, members)
     if name == "google.protobuf.FieldMask":
         return Value("wrapper", op, members[0].type, members)
     if not members:
-        return Value("empty", op, BooleanType())
+        return Value("empty", op, t.BooleanType())
     return Value("struct", op, struct_of(members), members)

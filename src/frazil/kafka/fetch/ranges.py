@@ -215,7 +215,8 @@ class _Reading:
             if words is None and part.place in leaders:
                 continue
             if words is not None:
-                self._check_right(words, f"topic {part.range.topic}")
+                if "authorization" in words:
+                    raise UnavailableError(words, remedy=kafka_remedy(words), where=f"topic {part.range.topic}")
                 if part.range.topic in self._ids and self._ids[part.range.topic] is None:
                     raise UnavailableError(f"the topic was deleted while it was read: {words}", where=part.where)
             self._lost([part], words or "the partition has no leader", now_s)
@@ -372,10 +373,6 @@ class _Reading:
                 raise UnavailableError(
                     f"records have not arrived for {self._patience_s:g} s: {part.problem}", where=part.where
                 )
-
-    def _check_right(self, words: str, where: str) -> None:
-        if "authorization" in words:
-            raise UnavailableError(words, remedy=kafka_remedy(words), where=where)
 
     # ---- what is in it
 

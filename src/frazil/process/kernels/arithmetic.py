@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import reduce
 from typing import Any
 
@@ -13,18 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.process.kernels.decimals import CEILING, FLOOR, HALF_UP, WIDEST, narrow
+from frazil.process.kernels.decimals import WIDEST, narrow
 from frazil.process.kernels.values import (
     ARITHMETIC_OVERFLOW,
     DIVIDE_BY_ZERO,
-    NO_ERROR,
-    NUMERIC_VALUE_OUT_OF_RANGE,
     REMAINDER_BY_ZERO,
     Bools,
     Kernel,
     Result,
     Value,
-    as_array,
     both_there,
     failing,
     from_numbers,
@@ -46,7 +42,7 @@ _DIGITS_OF_NEGATION = 34
 def _arithmetic(call: Call, left: Value, right: Value) -> Result:
     plain, checked, by_numpy = _PLAIN[call.function]
     if pa.types.is_decimal(call.type):
-        return narrow(plain(_wide(left, right.type, call), _wide(right, left.type, call)), call.type, HALF_UP)
+        return narrow(plain(_wide(left, right.type, call), _wide(right, left.type, call)), call.type)
     if pa.types.is_floating(call.type):
         return Result(plain(left, right))
     try:
@@ -98,36 +94,9 @@ def _bad_zero(left: Value, right: Value) -> Bools:
 
 def _divide(call: Call, left: Value, right: Value) -> Result:
     bad = _bad_zero(left, right)
-    if pa.types.is_decimal(call.type):
-        return _divide_decimals(call, left, right)
     with np.errstate(all="ignore"):
         quotients = np.asarray(numbers(left)) / np.where(numbers(right) == 0, 1.0, numbers(right))
     return failing(from_numbers(quotients, call.type, left, right), bad, DIVIDE_BY_ZERO)
-
-
-_EXACT = Context(prec=200)
-_PLACES = Decimal((0, (1,), -38))
-
-
-def _divide_decimals(call: Call, left: Value, right: Value) -> Result:
-    """Spark rounds the quotient to 38 digits after the point, and then to the scale of the result."""
-    rows = rows_of(left, right)
-    unit, limit = Decimal((0, (1,), -call.type.scale)), Decimal(10) ** (call.type.precision - call.type.scale)
-    quotients: list[Decimal | None] = []
-    errors = np.zeros(rows, np.uint8)
-    pairs = zip(as_array(left, rows).to_pylist(), as_array(right, rows).to_pylist(), strict=True)
-    for row, (a, b) in enumerate(pairs):
-        value, errors[row] = (None, NO_ERROR) if a is None or b is None else _quotient(a, b, unit, limit)
-        quotients.append(value)
-    return Result(pa.array(quotients, call.type), errors if errors.any() else None)
-
-
-def _quotient(a: Decimal, b: Decimal, unit: Decimal, limit: Decimal) -> tuple[Decimal | None, int]:
-    if not b:
-        return None, DIVIDE_BY_ZERO
-    exact = _EXACT.divide(a, b).quantize(_PLACES, ROUND_HALF_UP, _EXACT)
-    rounded = exact.quantize(unit, ROUND_HALF_UP, _EXACT)
-    return (None, NUMERIC_VALUE_OUT_OF_RANGE) if abs(rounded) >= limit else (rounded, NO_ERROR)
 
 
 def _remainder(call: Call, left: Value, right: Value) -> Result:
@@ -143,18 +112,6 @@ def _remainder(call: Call, left: Value, right: Value) -> Result:
     return failing(from_numbers(remainders, call.type, left, right), bad, REMAINDER_BY_ZERO)
 
 
-def _integral_divide(call: Call, left: Value, right: Value) -> Result:
-    a, b = np.asarray(numbers(left), np.int64), np.asarray(numbers(right), np.int64)
-    by_zero = _bad_zero(left, right)
-    is_edge = np.broadcast_to((a == _LONG_MIN) & (b == -1), by_zero.shape)
-    divisor = np.where((b == 0) | is_edge, 1, b)
-    floored = a // divisor
-    quotients = floored + ((floored < 0) & (floored * divisor != a))
-    errors = np.where(by_zero, DIVIDE_BY_ZERO, np.where(is_edge, ARITHMETIC_OVERFLOW, NO_ERROR)).astype(np.uint8)
-    values = failing(from_numbers(quotients, call.type, left, right), errors != 0, DIVIDE_BY_ZERO).values
-    return Result(values, errors if errors.any() else None)
-
-
 def _negate(call: Call, value: pa.Array) -> Result:
     if pa.types.is_integer(value.type):
         bad = numbers(value) == np.iinfo(value.type.to_pandas_dtype()).min
@@ -163,38 +120,8 @@ def _negate(call: Call, value: pa.Array) -> Result:
     return Result(pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value))
 
 
-def _whole(mode: str) -> Callable[[Call, pa.Array], Result]:
-    """CEIL and FLOOR; a double out of the range of bigint becomes its nearest end, and NaN 0 (Java's cast)."""
-
-    def run(call: Call, value: pa.Array) -> Result:
-        if pa.types.is_integer(value.type):
-            return Result(value)
-        if pa.types.is_decimal(value.type):
-            return narrow(value, call.type, mode)
-        values = numbers(value)
-        with np.errstate(invalid="ignore"):
-            rounded = np.ceil(values) if mode == CEILING else np.floor(values)
-            edge = 2.0**63
-            inside = np.where(np.isnan(rounded) | (np.abs(rounded) >= edge), 0, rounded).astype(np.int64)
-            limits = np.iinfo(np.int64)
-            ended = np.where(rounded >= edge, limits.max, np.where(rounded < -edge, limits.min, inside))
-            ended = np.where(rounded == -edge, limits.min, ended)
-        return Result(from_numbers(ended, pa.int64(), value))
-
-    return run
-
-
 def _round(call: Call, value: pa.Array, _: pa.Scalar) -> Result:
-    return narrow(value, call.type, HALF_UP) if pa.types.is_decimal(value.type) else Result(value)
-
-
-def _sign(_: Call, value: pa.Array) -> pa.Array:
-    values = numbers(value)
-    return from_numbers(np.where((values == 0) | np.isnan(values), values, np.sign(values)), pa.float64(), value)
-
-
-def _bits(function: Any) -> Kernel:
-    return Kernel(("int, int", "long, long"), lambda _, left, right: function(left, right))
+    return narrow(value, call.type) if pa.types.is_decimal(value.type) else Result(value)
 
 
 def constants_last(call: Call) -> Call:
@@ -253,19 +180,11 @@ _BOTH = ("int, int", "long, long", "double, double")
 _NUMBERS = ("int", "long", "double", "decimal")
 KERNELS = {
     **{name: Kernel((*_BOTH, "decimal, decimal"), _arithmetic, objection=_fits) for name in _PLAIN},
-    "Divide": Kernel(("double, double", "decimal, decimal"), _divide, order=(1, 0)),
+    "Divide": Kernel(("double, double",), _divide, order=(1, 0)),
     "Remainder": Kernel(_BOTH, _remainder, order=(1, 0)),
     "Pmod": Kernel(_BOTH, _remainder, order=(1, 0)),
-    "IntegralDivide": Kernel(("long, long",), _integral_divide, order=(1, 0)),
-    "UnaryMinus": Kernel((*_NUMBERS, "duration"), _negate, objection=_is_short),
+    "UnaryMinus": Kernel(_NUMBERS, _negate, objection=_is_short),
     "UnaryPositive": Kernel(_NUMBERS, lambda _, value: value),
     "Abs": Kernel(_NUMBERS, _negate, objection=_is_short),
-    "Ceil": Kernel(("long", "double", "decimal"), _whole(CEILING)),
-    "Floor": Kernel(("long", "double", "decimal"), _whole(FLOOR)),
     "Round": Kernel(("int, int!", "long, int!", "decimal, int!"), _round, objection=_scale_is_positive),
-    "Signum": Kernel(("double",), _sign),
-    "BitwiseAnd": _bits(pc.bit_wise_and),
-    "BitwiseOr": _bits(pc.bit_wise_or),
-    "BitwiseXor": _bits(pc.bit_wise_xor),
-    "BitwiseNot": Kernel(("int", "long"), lambda _, value: pc.bit_wise_not(value)),
 }

@@ -21,7 +21,6 @@ from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
 from frazil.process.kernels.decimals import (
     decimal_of_integers,
     decimal_texts,
-    integers_of_decimals,
     nearest_doubles,
     rescale,
 )
@@ -77,7 +76,6 @@ _SHORT_NAMES = {
     "VST": "Asia/Ho_Chi_Minh", "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
 }  # fmt: skip
 Cast = Callable[[pa.Array, Any], Result | pa.Array]
-_DIGITS_OF_DOUBLE = 15
 
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
@@ -221,10 +219,6 @@ def _truncate(array: pa.Array, target: pa.DataType) -> Result:
     return failing(values, bad & np.asarray(array.is_valid()), CAST_OVERFLOW)
 
 
-def _is_not_zero(array: pa.Array, _: pa.DataType) -> pa.Array:
-    return pc.not_equal(array, pa.scalar(0, array.type))
-
-
 def _moments_of_days(array: pa.Array, target: pa.DataType) -> Result:
     days = numbers(array).astype(np.int64)
     return failing(from_numbers(days * _DAY_US, target, array), np.abs(days) > 106_751_991, ARITHMETIC_OVERFLOW)
@@ -232,23 +226,6 @@ def _moments_of_days(array: pa.Array, target: pa.DataType) -> Result:
 
 def _days_of_moments(array: pa.Array, target: pa.DataType) -> pa.Array:
     return from_numbers((numbers(array) // _DAY_US).astype(np.int32), target, array)
-
-
-def _seconds_of_moments(array: pa.Array, target: pa.DataType) -> Result:
-    seconds = numbers(array) // _SECOND_US
-    if target == pa.int64():
-        return Result(from_numbers(seconds, target, array))
-    bad = (seconds < -(2**31)) | (seconds >= 2**31)
-    return failing(from_numbers(seconds.astype(np.int32), target, array), bad, CAST_OVERFLOW)
-
-
-def _moments_of_seconds(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Beyond 64 bits of microseconds, the first or the last of them (java.util.concurrent.TimeUnit)."""
-    seconds = numbers(array).astype(np.int64)
-    limits = np.iinfo(np.int64)
-    most = limits.max // _SECOND_US
-    micros = np.where(seconds > most, limits.max, np.where(seconds < -most, limits.min, seconds * _SECOND_US))
-    return from_numbers(micros, target, array)
 
 
 def _as_bits(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -287,20 +264,14 @@ _CASTS: dict[tuple[str, str], Cast] = {
     ("int", "double"): _by_arrow,
     ("int", "decimal"): decimal_of_integers,
     ("int", "text"): _by_arrow,
-    ("int", "bool"): _is_not_zero,
     ("long", "int"): _narrow,
     ("long", "double"): _by_arrow,
     ("long", "decimal"): decimal_of_integers,
     ("long", "text"): _by_arrow,
-    ("long", "bool"): _is_not_zero,
-    ("long", "timestamp"): _moments_of_seconds,
-    ("int", "timestamp"): _moments_of_seconds,
     ("float", "double"): _by_arrow,
     ("double", "int"): _truncate,
     ("double", "long"): _truncate,
     ("decimal", "decimal"): rescale,
-    ("decimal", "int"): integers_of_decimals,
-    ("decimal", "long"): integers_of_decimals,
     ("decimal", "double"): nearest_doubles,
     ("decimal", "text"): decimal_texts,
     ("bool", "int"): _by_arrow,
@@ -311,8 +282,6 @@ _CASTS: dict[tuple[str, str], Cast] = {
     ("date", "ntz"): _moments_of_days,
     ("timestamp", "date"): _days_of_moments,
     ("timestamp", "text"): texts_of_moments,
-    ("timestamp", "long"): _seconds_of_moments,
-    ("timestamp", "int"): _seconds_of_moments,
     ("timestamp", "ntz"): _as_bits,
     ("ntz", "timestamp"): _as_bits,
     ("ntz", "date"): _days_of_moments,
@@ -326,14 +295,11 @@ def _cast(call: Call, value: pa.Array) -> Result | pa.Array:
 
 
 def _objection(call: Call) -> str:
-    kind = call.arguments[0].type
-    if (kind_of(kind), kind_of(call.type)) not in _CASTS:
-        return f"casts from {kind_of(kind)} to {kind_of(call.type)} are not proven"
-    if kind == pa.binary() and dict(call.options).get("evalMode") == "TRY":
-        return "bytes that are not UTF-8 are not null in Spark"
-    # Spark casts some decimals to int by way of a double, depending on how it has them.
-    is_by_double = pa.types.is_decimal(kind) and call.type == pa.int32() and kind.precision > _DIGITS_OF_DOUBLE
-    return f"Spark may round numbers of more than {_DIGITS_OF_DOUBLE} digits" if is_by_double else ""
+    kind, target = kind_of(call.arguments[0].type), kind_of(call.type)
+    if (kind, target) not in _CASTS:
+        return f"casts from {kind} to {target} are not proven"
+    is_tried = kind == "binary" and dict(call.options).get("evalMode") == "TRY"
+    return "bytes that are not UTF-8 are not null in Spark" if is_tried else ""
 
 
 def _parse(call: Call, value: pa.Array) -> Result | pa.Array:

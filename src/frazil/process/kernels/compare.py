@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.process.kernels.values import Bools, Kernel, Value, as_array, is_there, rows_of
+from frazil.process.kernels.values import Kernel, Value, as_array, is_there, rows_of
 from frazil.process.program import Call
 
 
@@ -52,23 +52,6 @@ def _is_nan(_: Call, value: pa.Array) -> pa.Array:
     return pc.is_nan(value).fill_null(False)
 
 
-def _greatest(call: Call, *values: Value) -> pa.Array:
-    """The greatest value of those that are not null, the first of equal ones; of all for LEAST the least."""
-    rows = rows_of(*values)
-    best = as_array(values[0], rows)
-    for value in values[1:]:
-        other = as_array(value, rows)
-        is_better = less(best, other) if call.function == "Greatest" else less(other, best)
-        better = np.asarray(is_better.fill_null(False)) | np.asarray(best.is_null())
-        best = pc.if_else(pa.array(better), other, best)
-    return best
-
-
-def flags_of(array: pa.Array) -> Bools:
-    """Returns which rows are true: bool of shape (rows,)."""
-    return np.asarray(array.fill_null(False))
-
-
 _ORDERED = ("bool, bool", "int, int", "long, long", "float, float", "double, double", "text, text", "binary, binary",
             "date, date", "timestamp, timestamp", "ntz, ntz")  # fmt: skip
 
@@ -83,7 +66,6 @@ def _compares(function: Any) -> Kernel:
     return Kernel((*_ORDERED, "decimal, decimal"), lambda _, left, right: function(left, right), objection=same_type)
 
 
-_EXTREME = ("int, ...", "long, ...", "double, ...", "text, ...", "date, ...", "timestamp, ...", "decimal, ...")
 KERNELS = {
     "EqualTo": _compares(equal),
     "LessThan": _compares(less),
@@ -95,6 +77,4 @@ KERNELS = {
     "IsNull": Kernel(("any",), lambda _, value: value.is_null(), is_eager=True),
     "IsNotNull": Kernel(("any",), lambda _, value: value.is_valid(), is_eager=True),
     "IsNaN": Kernel(("double", "float"), _is_nan, is_eager=True),
-    "Greatest": Kernel(_EXTREME, _greatest, is_eager=True, objection=same_type),
-    "Least": Kernel(_EXTREME, _greatest, is_eager=True, objection=same_type),
 }

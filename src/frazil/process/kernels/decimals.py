@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.process.kernels.values import (
-    CAST_OVERFLOW,
     NUMERIC_VALUE_OUT_OF_RANGE,
     Bools,
     Result,
@@ -18,7 +17,6 @@ from frazil.process.kernels.values import (
 )
 
 WIDEST = 76
-HALF_UP, CEILING, FLOOR = "half up", "ceiling", "floor"
 _DIGITS_OF_WORD = 9
 _LONG_DIGITS = 19
 
@@ -28,16 +26,17 @@ def rescale(array: pa.Array, target: pa.Decimal128Type) -> Result:
     kind = array.type
     if kind.scale <= target.scale and kind.precision - kind.scale <= target.precision - target.scale:
         return Result(array.cast(target))
-    return narrow(array, target, HALF_UP)
+    return narrow(array, target)
 
 
-def narrow(array: pa.Array, target: pa.Decimal128Type, mode: str) -> Result:
-    """Returns decimals in another precision and scale, with an error where the result has too many digits. mode: HALF_UP,
-    CEILING or FLOOR.
-    """
+def narrow(array: pa.Array, target: pa.Decimal128Type) -> Result:
+    """Returns decimals in another precision and scale, rounded half up; an error where the result has too many digits."""
     wide = _wide(array)
     if wide.type.scale > target.scale:
-        wide = _rounded(wide, target.scale, mode)
+        half = Decimal((0, (5,), -target.scale - 1))
+        is_negative = pc.less(wide, pa.scalar(Decimal(0), wide.type))
+        away = pc.if_else(is_negative, pa.scalar(-half, wide.type), pa.scalar(half, wide.type))
+        wide = truncate(_wide(pc.add(_narrower(wide), _narrower(away))), target.scale)
     bad = _is_beyond(wide, target)
     if bad.any():
         wide = pc.if_else(pa.array(~bad), wide, pa.scalar(None, wide.type))
@@ -46,21 +45,6 @@ def narrow(array: pa.Array, target: pa.Decimal128Type, mode: str) -> Result:
 
 def _wide(array: pa.Array) -> pa.Array:
     return array.cast(pa.decimal256(WIDEST, array.type.scale))
-
-
-def _rounded(wide: pa.Array, scale: int, mode: str) -> pa.Array:
-    zero = pa.scalar(Decimal(0), wide.type)
-    if mode == HALF_UP:
-        half = Decimal((0, (5,), -scale - 1))
-        away = pc.if_else(pc.less(wide, zero), pa.scalar(-half, wide.type), pa.scalar(half, wide.type))
-        return truncate(_wide(pc.add(_narrower(wide), _narrower(away))), scale)
-    whole = truncate(wide, scale)
-    rest = pc.subtract(_narrower(wide), _narrower(whole.cast(wide.type)))
-    is_off = pc.greater(rest, zero) if mode == CEILING else pc.less(rest, zero)
-    unit = Decimal((0 if mode == CEILING else 1, (1,), -scale))
-    none = pa.scalar(Decimal(0), whole.type)
-    step = pc.if_else(is_off, pa.scalar(unit, whole.type), none)
-    return _wide(pc.add(_narrower(whole), _narrower(step)))
 
 
 def _narrower(wide: pa.Array) -> pa.Array:
@@ -92,19 +76,6 @@ def _is_beyond(wide: pa.Array, target: pa.Decimal128Type) -> Bools:
 def decimal_of_integers(array: pa.Array, target: pa.Decimal128Type) -> Result:
     """Returns integers as decimals."""
     return rescale(array.cast(pa.decimal128(_LONG_DIGITS, 0)), target)
-
-
-def integers_of_decimals(array: pa.Array, target: pa.DataType) -> Result:
-    """Returns decimals as integers, truncated towards zero."""
-    whole = truncate(_wide(array), 0)
-    edge = Decimal(2 ** (target.bit_width - 1))
-    bad = np.zeros(len(array), np.bool_)
-    if array.type.precision - array.type.scale >= (10 if target == pa.int32() else _LONG_DIGITS):
-        over = pc.greater_equal(whole, pa.scalar(edge, whole.type))
-        under = pc.less(whole, pa.scalar(-edge, whole.type))
-        bad = np.asarray(pc.or_(over, under).fill_null(False))
-        whole = pc.if_else(pa.array(~bad), whole, pa.scalar(None, whole.type))
-    return failing(whole.cast(target), bad, CAST_OVERFLOW)
 
 
 def nearest_doubles(array: pa.Array, _: pa.DataType) -> pa.Array:

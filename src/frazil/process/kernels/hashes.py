@@ -1,4 +1,4 @@
-"""Hashes and encodings of bytes.
+"""Hashes of bytes.
 
 SHA-256 of every value of a column, in hexadecimal digits (FIPS 180-4, sections 5.1.1, 5.3.3 and 6.2.2), is a compiled loop:
 `hashlib` takes 0.75 microseconds for a short value, most of it for Python's objects; the loop takes less than half.
@@ -6,13 +6,8 @@ SHA-256 of every value of a column, in hexadecimal digits (FIPS 180-4, sections 
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import itertools
-import zlib
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +26,6 @@ _BLOCK = 64
 """The number of bytes that are mixed at a time."""
 _LONG = 128
 """From this mean length on `hashlib` is faster, which uses the processor's own instructions."""
-_SHA2 = {224: hashlib.sha224, 384: hashlib.sha384, 512: hashlib.sha512}
-_LINE = 76
-"""The length of a line of base64 in MIME (RFC 2045, section 6.8)."""
 
 
 def _first_bits(root: int, count: int) -> U32:
@@ -130,55 +122,17 @@ def warm_up(compiles_all: bool) -> None:
         sha256(pa.array([b"a"]))
 
 
-def _each(array: pa.Array, kind: pa.DataType, function: Callable[[Any], Any]) -> pa.Array:
-    """Returns a function of each value's bytes; null for null."""
-    raw = array.buffers()[2]
-    view = raw.to_pybytes() if raw is not None else b""
-    offsets = offsets_of(array).tolist()
-    pairs = itertools.pairwise(offsets)
-    if not array.null_count:
-        return pa.array([function(view[start:end]) for start, end in pairs], kind)
-    has_value = np.asarray(array.is_valid()).tolist()
-    results = [function(view[a:b]) if is_there else None for (a, b), is_there in zip(pairs, has_value, strict=True)]
-    return pa.array(results, kind)
+def _md5(_: Call, values: pa.Array) -> pa.Array:
+    digest = partial(hashlib.md5, usedforsecurity=False)
+    texts = [None if value is None else digest(value).hexdigest() for value in values.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
-def _digest(algorithm: Callable[..., Any]) -> Callable[..., pa.Array]:
-    def run(_: Call, values: pa.Array, *__: Any) -> pa.Array:
-        return _each(values, pa.string(), lambda value: algorithm(value).hexdigest())
-
-    return run
-
-
-def _sha2(call: Call, values: pa.Array, bits: pa.Scalar) -> pa.Array:
-    if bits.as_py() in (0, 256):
-        return sha256(values)
-    algorithm = _SHA2.get(bits.as_py())
-    return pa.nulls(len(values), pa.string()) if algorithm is None else _digest(algorithm)(call, values)
-
-
-def _hex(_: Call, values: pa.Array) -> pa.Array:
-    if pa.types.is_integer(values.type):
-        texts = [None if value is None else f"{value & (2**64 - 1):X}" for value in values.to_pylist()]
-        return pa.array(texts, pa.string())
-    return _each(values, pa.string(), lambda value: value.hex().upper())
-
-
-def _base64(_: Call, values: pa.Array) -> pa.Array:
-    """Lines of 76 characters, as MIME has them."""
-
-    def encoded(value: Any) -> str:
-        text = base64.b64encode(value).decode()
-        return "\r\n".join(text[n : n + _LINE] for n in range(0, len(text), _LINE)) if len(text) > _LINE else text
-
-    return _each(values, pa.string(), encoded)
+def _has_256_bits(call: Call) -> str:
+    return "" if getattr(call.arguments[1], "value", None) in (0, 256) else "it is not SHA-256"
 
 
 KERNELS = {
-    "Md5": Kernel(("binary",), _digest(partial(hashlib.md5, usedforsecurity=False))),
-    "Sha1": Kernel(("binary",), _digest(partial(hashlib.sha1, usedforsecurity=False))),
-    "Sha2": Kernel(("binary, int!",), _sha2),
-    "Crc32": Kernel(("binary",), lambda _, values: _each(values, pa.int64(), zlib.crc32)),
-    "Hex": Kernel(("binary", "text", "long"), _hex),
-    "Base64": Kernel(("binary",), _base64),
+    "Md5": Kernel(("binary",), _md5),
+    "Sha2": Kernel(("binary, int!",), lambda _, values, __: sha256(values), objection=_has_256_bits),
 }

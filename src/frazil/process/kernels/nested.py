@@ -12,16 +12,12 @@ from frazil.decode.columns import offsets_from, offsets_of
 from frazil.process.kernels.compare import equal, same_type
 from frazil.process.kernels.values import (
     INVALID_ARRAY_INDEX,
-    INVALID_ARRAY_INDEX_IN_ELEMENT_AT,
-    INVALID_INDEX_OF_ZERO,
-    NO_ERROR,
-    Bools,
     Kernel,
     Result,
     Value,
     as_array,
     both_there,
-    kind_of,
+    failing,
     numbers,
     rows_of,
 )
@@ -43,39 +39,16 @@ def _size(_: Call, array: pa.Array) -> pa.Array:
     return pa.array(_lengths(array).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null()))
 
 
-def _pick(lists: Value, index: Value, place: Any, bad: Bools, error: Any) -> Result:
-    """Returns the elements at these places of lists, counted from 0."""
-    have_values = both_there(lists, index)
-    bad = bad if have_values is None else bad & have_values
-    missing = bad if have_values is None else bad | ~have_values
-    rows = rows_of(lists, index)
+def _item(_: Call, lists: Value, index: Value) -> Result:
+    """`list[index]`, from 0."""
+    rows, have_values = rows_of(lists, index), both_there(lists, index)
     lists = as_array(lists, rows)
-    starts = offsets_of(lists)[:-1].astype(np.int64)
-    places = pa.array(np.where(missing, 0, starts + place), mask=missing)
-    errors = np.where(bad, error, NO_ERROR).astype(np.uint8) if error is not None and bad.any() else None
-    return Result(lists.values.take(places), errors)
-
-
-def _item(call: Call, lists: Value, index: Value) -> Result:
-    """`list[index]`, from 0; GET is null beyond the ends."""
     place = np.asarray(numbers(index)).astype(np.int64)
-    count = _lengths(as_array(lists, rows_of(lists, index)))
-    bad = (place < 0) | (place >= count)
-    return _pick(lists, index, place, bad, INVALID_ARRAY_INDEX if call.function == "GetArrayItem" else None)
-
-
-def _element_at(call: Call, whole: Value, index: Value) -> Result | pa.Array:
-    """An element of a list, from 1 or, below 0, from the end; the value of a key of a map."""
-    if kind_of(whole.type) == "map":
-        return _value_of_key(call, whole, index)
-    number = np.asarray(numbers(index)).astype(np.int64)
-    count = _lengths(as_array(whole, rows_of(whole, index)))
-    bad = (np.abs(number) > count) | (number == 0)
-    error = np.where(number == 0, INVALID_INDEX_OF_ZERO, INVALID_ARRAY_INDEX_IN_ELEMENT_AT)
-    has_errors = dict(call.options).get("failOnError") is not False
-    place = np.where(number > 0, number - 1, count + number)
-    zero_only = np.where(number == 0, INVALID_INDEX_OF_ZERO, NO_ERROR)
-    return _pick(whole, index, place, bad, error if has_errors else zero_only)
+    bad = (place < 0) | (place >= _lengths(lists))
+    missing = bad if have_values is None else bad | ~have_values
+    starts = offsets_of(lists)[:-1].astype(np.int64)
+    values = lists.values.take(pa.array(np.where(missing, 0, starts + place), mask=missing))
+    return failing(values, bad if have_values is None else bad & have_values, INVALID_ARRAY_INDEX)
 
 
 def _owners(array: pa.Array) -> tuple[Any, Any]:
@@ -99,20 +72,6 @@ def _value_of_key(_: Call, maps: Value, key: Value) -> pa.Array:
     return maps.items.take(pa.array(entries, mask=entries < 0))
 
 
-def _contains(_: Call, lists: Value, wanted: Value) -> pa.Array:
-    """Whether a list has a value; NULL where it has not, but a NULL."""
-    rows = rows_of(lists, wanted)
-    have_values = both_there(lists, wanted)
-    lists, items = as_array(lists, rows), as_array(wanted, rows)
-    owner, place = _owners(lists)
-    is_same = equal(lists.values.take(pa.array(place)), items.take(pa.array(owner)))
-    is_found, has_null = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    is_found[owner[np.asarray(is_same.fill_null(False))]] = True
-    has_null[owner[np.asarray(is_same.is_null())]] = True
-    missing = has_null & ~is_found
-    return pa.array(is_found, pa.bool_(), mask=missing if have_values is None else missing | ~have_values)
-
-
 def _struct(call: Call, *values: Value) -> pa.Array:
     rows = rows_of(*values)
     members = [as_array(value, rows) for value in values[1::2]]
@@ -126,16 +85,11 @@ def _list(_: Call, *values: Value) -> pa.Array:
     return list_array(offsets_from(np.full(rows, count)), every.take(pa.array(places)), None, 0)
 
 
-_KEYS = ("map, text", "map, int", "map, long")
 KERNELS = {
     "GetStructField": Kernel(("struct",), _member),
     "GetArrayItem": Kernel(("list, int",), _item),
-    "Get": Kernel(("list, int",), _item),
-    "ElementAt": Kernel(("list, int", *_KEYS), _element_at),
-    "GetMapValue": Kernel(_KEYS, _value_of_key),
+    "GetMapValue": Kernel(("map, text", "map, int", "map, long"), _value_of_key),
     "Size": Kernel(("list", "map"), _size),
-    "ArraySize": Kernel(("list",), _size),
-    "ArrayContains": Kernel(("list, text", "list, int", "list, long", "list, double", "list, date"), _contains),
     "CreateNamedStruct": Kernel(("text!, any, ...",), _struct, is_eager=True),
     "CreateArray": Kernel(("any, ...",), _list, is_eager=True, objection=same_type),
 }

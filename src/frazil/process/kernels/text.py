@@ -149,25 +149,6 @@ def _too_long(call: Call) -> str:
     return "" if _literal(call, 1) <= _MOST else f"it makes texts longer than {_MOST}"
 
 
-def _repeat(_: Call, texts: pa.Array, times: pa.Scalar) -> pa.Array:
-    return pc.binary_repeat(texts, max(times.as_py(), 0))
-
-
-def _instr(_: Call, texts: pa.Array, search: pa.Scalar) -> pa.Array:
-    return by_value(texts, pa.int32(), lambda text: text.find(search.as_py()) + 1)
-
-
-def _locate(_: Call, search: pa.Scalar, texts: pa.Array, start: pa.Scalar) -> pa.Array:
-    first = start.as_py()
-
-    def place(text: str) -> int:
-        if first < 1:
-            return 0
-        return 1 if not search.as_py() else text.find(search.as_py(), first - 1) + 1
-
-    return by_value(texts, pa.int32(), place)
-
-
 def _split_part(_: Call, texts: pa.Array, separator: pa.Scalar, number: pa.Scalar) -> pa.Array:
     place, by = number.as_py(), separator.as_py()
 
@@ -176,17 +157,6 @@ def _split_part(_: Call, texts: pa.Array, separator: pa.Scalar, number: pa.Scala
         return parts[place - (place > 0)] if -len(parts) <= place <= len(parts) else ""
 
     return by_value(texts, pa.string(), part)
-
-
-def _translate(_: Call, texts: pa.Array, signs: pa.Scalar, by: pa.Scalar) -> pa.Array:
-    table: dict[int, str] = {}
-    for n, sign in enumerate(signs.as_py()):
-        table.setdefault(ord(sign), by.as_py()[n : n + 1])
-    return by_value(texts, pa.string(), lambda text: text.translate(table))
-
-
-def _ascii(_: Call, texts: pa.Array) -> pa.Array:
-    return by_value(texts, pa.int32(), lambda text: ord(text[0]) if text else 0)
 
 
 def _like(call: Call, texts: pa.Array, pattern: pa.Scalar) -> pa.Array:
@@ -219,10 +189,6 @@ def _no_zero(call: Call) -> str:
     return "" if _literal(call, 2) else "parts are counted from 1"
 
 
-def _no_null_sign(call: Call) -> str:
-    return "the replacement has the character 0" if "\0" in str(_literal(call, 2)) else ""
-
-
 def _match(function: Any) -> Kernel:
     return Kernel(("text, text!",), lambda _, texts, part: function(texts, part.as_py()))
 
@@ -231,7 +197,6 @@ KERNELS = {
     "Lower": Kernel(("text",), _lower),
     "Upper": Kernel(("text",), _upper),
     "Length": Kernel(("text", "binary"), lambda _, value: _length(value)),
-    "OctetLength": Kernel(("text", "binary"), lambda _, value: pc.binary_length(value)),
     "Substring": Kernel(("text, int!, int!",), _substring),
     "Left": Kernel(("text, int!",), _left),
     "Right": Kernel(("text, int!",), _right),
@@ -241,18 +206,12 @@ KERNELS = {
     "StringTrimLeft": Kernel(("text", "text, text!"), _trim(pc.utf8_ltrim)),
     "StringTrimRight": Kernel(("text", "text, text!"), _trim(pc.utf8_rtrim)),
     "StringReplace": Kernel(("text, text!, text!",), _replace),
-    "StringTranslate": Kernel(("text, text!, text!",), _translate, objection=_no_null_sign),
     "StringLPad": Kernel(("text, int!, text!",), _pad, objection=_too_long),
     "StringRPad": Kernel(("text, int!, text!",), _pad, objection=_too_long),
-    "StringRepeat": Kernel(("text, int!",), _repeat, objection=_too_long),
-    "Reverse": Kernel(("text",), lambda _, texts: pc.utf8_reverse(texts)),
-    "StringInstr": Kernel(("text, text!",), _instr),
-    "StringLocate": Kernel(("text!, text, int!",), _locate),
     "StartsWith": _match(pc.starts_with),
     "EndsWith": _match(pc.ends_with),
     "Contains": _match(pc.match_substring),
     "SplitPart": Kernel(("text, text!, int!",), _split_part, objection=_no_zero),
-    "Ascii": Kernel(("text",), _ascii),
     "Like": Kernel(("text, text!",), _like, objection=_has_valid_escapes),
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,15 +131,10 @@ def read_doubles(texts: pa.StringArray) -> Result:
     odd = _odd_texts(texts)
     plain = pc.if_else(pa.array(~odd), texts, pa.scalar(None, pa.string())) if odd.any() else texts
     fast = plain.cast(pa.float64())
-    return _with_odd(texts, fast, odd, _double)
-
-
-def _with_odd(texts: pa.Array, fast: pa.Array, odd: Bools, function: Any) -> Result:
-    """Returns `fast`, with a function of the odd texts in their place; it returns None for a text that is invalid."""
     if not odd.any():
         return Result(fast)
     rows = pa.array(odd)
-    results = by_value(texts.filter(rows), fast.type, function)
+    results = by_value(texts.filter(rows), fast.type, _double)
     bad = np.zeros(len(texts), np.bool_)
     bad[np.flatnonzero(odd)[np.asarray(results.is_null())]] = True
     return failing(pc.replace_with_mask(fast, rows, results), bad, CAST_INVALID_INPUT)

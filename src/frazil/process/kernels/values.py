@@ -30,8 +30,6 @@ ERRORS = (
     "DIVIDE_BY_ZERO",
     "REMAINDER_BY_ZERO",
     "INVALID_ARRAY_INDEX",
-    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
-    "INVALID_INDEX_OF_ZERO",
     "INVALID_UTF8_STRING",
     "NUMERIC_OUT_OF_SUPPORTED_RANGE",
     "EXPRESSION_FAILED",
@@ -48,8 +46,6 @@ this list.
     DIVIDE_BY_ZERO,
     REMAINDER_BY_ZERO,
     INVALID_ARRAY_INDEX,
-    INVALID_ARRAY_INDEX_IN_ELEMENT_AT,
-    INVALID_INDEX_OF_ZERO,
     INVALID_UTF8_STRING,
     NUMERIC_OUT_OF_SUPPORTED_RANGE,
     EXPRESSION_FAILED,
@@ -112,7 +108,6 @@ _KINDS = {
     pa.date32(): "date",
     pa.timestamp("us", "UTC"): "timestamp",
     pa.timestamp("us"): "ntz",
-    pa.duration("us"): "duration",
 }
 _NESTED = ((pa.types.is_decimal128, "decimal"), (pa.types.is_list, "list"), (pa.types.is_map, "map"),
            (pa.types.is_struct, "struct"))  # fmt: skip
