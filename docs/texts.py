@@ -273,6 +273,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "tables.&lt;name&gt;.atomic",
         "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
     ),
+    "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../how-to/dedupe.md))."),
     "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),

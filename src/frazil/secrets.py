@@ -31,6 +31,8 @@ _WORDS = (
     r"protect[._-]key", r"connection[._-]string", r"sas[._-](?:fixed|token)",
 )  # fmt: skip
 """What the name of a secret's key has in it."""
+SECRET_KEYS = frozenset(("protect_key",))
+"""Keys of a table whose models replace references to secrets."""
 _KEY = re.compile("|".join(_WORDS), re.IGNORECASE)
 # Names that contain such a word and hold no secret: addresses, times, switches, classes, files.
 _HARMLESS = re.compile(

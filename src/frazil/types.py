@@ -27,6 +27,8 @@ MAIN = "main"
 
 RESCUED_COLUMN = "_rescued"
 """The column for values that do not fit their own column: JSON, from the path to the value and the reason."""
+EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))
+"""Columns of text for what other columns cannot have: no query makes them, and no setting declares them."""
 
 RESERVED_COLUMNS = frozenset(
     (

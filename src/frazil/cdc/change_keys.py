@@ -191,6 +191,18 @@ def find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return is_first
 
 
+def find_never_merged(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+    """Returns which changes are rows before an update without a key to be merged by, bool of shape (n_changes,): their
+    records were refused when they came.
+    """
+    lacks = np.zeros(plan.records.size, np.bool_)
+    for key in keys:
+        lacks |= np.asarray(key.is_null())
+    is_alone = np.ones(plan.records.size, np.bool_)
+    is_alone[:-1] = plan.records[1:] != plan.records[:-1]
+    return lacks & plan.is_before & ~is_alone
+
+
 def old_keys_of(
     context: ChangeContext, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
 ) -> list[pa.Array] | None:

@@ -22,6 +22,7 @@ from frazil.cdc.change_keys import (
     check_old_keys,
     check_primary_keys,
     find_document_key,
+    find_never_merged,
     find_redundant_deletes,
     has_key_updates,
     key_arrays,
@@ -120,11 +121,12 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     check = BadRecords(opened, limit)
     _refuse_inconsistent(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
-    check_old_keys(check, opened, target, records)
+    if not envelope.retracts:
+        check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
     context = ChangeContext(target, envelope, opened, row, records, check)
     changes = _shape(context, plan)
-    changes.own = own_values(context, changes)
+    changes.own = {**changes.own, **own_values(context, changes)}
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
         changes.carried = replace(updated_keys(changes), parts=key_update_parts_of(records, opened))
@@ -314,6 +316,8 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
         removals = change & (op == REMOVE)
         check.refuse(removals & (opened.record_kind == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE])
         check.refuse(removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER])
+    if envelope.retracts:
+        check.refuse(change & (op == UPDATE) & ((opened.record_kind == ROW) | ~opened.has_before), FAULTS[NO_BEFORE])
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
@@ -350,12 +354,11 @@ def _leading(first: Bools, count: Ints, records: Ints) -> Bools:
 def _shape(context: ChangeContext, plan: Plan) -> Changes:
     """Returns the columns of the changes, without the changes of bad rows."""
     target, opened, check = context.target, context.opened, context.check
-    rescued = opened.decoded.rescued
-    count = plan.records.size
+    count, places = plan.records.size, pa.array(plan.records)
     own = Decoded(
         _images(opened, plan, context.row),
         np.zeros(count, np.bool_),
-        rescued=None if rescued is None else rescued.take(pa.array(plan.records)),
+        own={name: values.take(places) for name, values in opened.decoded.own.items()},
     )
     unsent = _unsent(context, plan)
     shaped = own
@@ -366,13 +369,15 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
     _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
     check_keys(context, plan, keys)
-    old_keys = old_keys_of(context, plan, keys, unsent)
-    kept = ~check.refused[plan.records] & ~find_redundant_deletes(plan, keys)
-    columns, rescued = shaped.columns, shaped.rescued
+    retracts = context.envelope.retracts
+    old_keys = None if retracts else old_keys_of(context, plan, keys, unsent)
+    is_redundant = (find_never_merged if retracts else find_redundant_deletes)(plan, keys)
+    kept = ~check.refused[plan.records] & ~is_redundant
+    columns, of_columns = shaped.columns, shaped.own
     if not kept.all():
         mask = pa.array(kept)
         columns, plan = [column.filter(mask) for column in columns], plan.only(kept)
-        rescued = None if rescued is None else rescued.filter(mask)
+        of_columns = {name: values.filter(mask) for name, values in of_columns.items()}
         unsent = {n: flags[kept] for n, flags in unsent.items()}
         old_keys = None if old_keys is None else [column.filter(mask) for column in old_keys]
     return Changes(
@@ -382,7 +387,7 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
         decoded=_without_columns(context, shaped),
         carried=UpdatedKeys(tuple(old_keys)) if old_keys is not None else None,
-        rescued=rescued,
+        own=of_columns,
         ignored=_find_ignored(context),
     )
 
@@ -390,7 +395,6 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
 def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
     """Returns the result of the records, without columns."""
     of_records, check = context.opened.decoded, context.check
-    rescued = of_records.rescued
     return replace(
         of_records,
         columns=[],
@@ -403,7 +407,7 @@ def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
         dropped=_bare_paths(of_records.dropped) | shaped.dropped,
-        rescued=rescued,
+        own={},
     )
 
 

@@ -87,6 +87,8 @@ def _before_rows(table: PlannedTable) -> Iterator[str]:
         yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
     for stage in table.stages:
         yield f"  stage {stage}"
+    for words in table.state:
+        yield f"  {words}"
 
 
 def _columns(table: PlannedTable) -> Iterator[str]:

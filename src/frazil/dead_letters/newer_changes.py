@@ -112,6 +112,9 @@ class ChangeOrder:
         Raises: OSError where the store fails; UnavailableError where Kafka or the registry does not answer.
         """
         keys = changes.take(latest.last)
+        assert self._target.changes is not None
+        if self._target.changes.merge:
+            return self._of_merged(keys, progress, is_taken_off=self._target.changes.retracts)
         verdicts, places = self._by_rows(keys, live_rows), self._draft.places_of(keys)
         ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
         # The table was rolled back and will read the record again, or the topic was recreated.
@@ -128,6 +131,21 @@ class ChangeOrder:
         verdicts[is_truncated(self._target, keys, progress.emptied)] = SUPERSEDED
         for remaining in self._draft.remaining:
             verdicts[_are_newer(remaining, keys) & (verdicts == APPLY)] = WAITING
+        return verdicts
+
+    def _of_merged(self, keys: Ranked, progress: Progress, *, is_taken_off: bool) -> Verdicts:
+        """Returns the verdicts where all records of a key are merged into its row: dead letters apply in any order. UNKNOWN
+        where one is beyond the table's progress, or deletes the row, whose records may be newer. is_taken_off: a delete
+        takes a row off, and does not delete the row of its key.
+        """
+        every = concat_ranked(self._draft.changes)
+        places = self._draft.places_of(every)
+        ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
+        is_waiting = every.offset >= np.array(ends, np.int64)
+        if not is_taken_off:
+            is_waiting |= every.ops == DELETE
+        verdicts = np.full(len(keys), APPLY, np.int8)
+        verdicts[find(keys, every)[is_waiting]] = UNKNOWN
         return verdicts
 
     def _by_rows(self, keys: Ranked, live_rows: Found) -> Verdicts:

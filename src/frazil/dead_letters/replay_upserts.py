@@ -41,11 +41,11 @@ from frazil.schema.arrow import Bools, Records, pick
 from frazil.stages.changes import UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
-from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
+from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
@@ -117,7 +117,7 @@ class UpsertReplay:
 
     def _read_all(self, draft: DeadLetters, needs: Needs, writer: FileWriter) -> TaskReport:
         """Returns the report of a task with the changes to be replayed; it is of no use where something is missing."""
-        changed_rows = ChangeRows(self._target, draft.topics)
+        changed_rows = collect_changes(self._target, draft.topics)
         for rows in self._every():
             chosen = self.selection.of(rows)
             for topic, _, records, changes in self._read_changes(draft, rows.filter(pc.invert(chosen))):

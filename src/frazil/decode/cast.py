@@ -189,7 +189,7 @@ def convert_value(
 
 
 def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
-    """Returns the days or timestamps of the years 1 to 9999; others are rescued or refused."""
+    """Returns the days or timestamps of the years 1 to 9999; others are refused (see Conversion)."""
     near, is_far = inside_years(array)
     if is_far.any():
         reason = "{value} is a time outside of the years 1 to 9999"

@@ -20,6 +20,7 @@ from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.parts import parts_of, retyped, with_parts
+from frazil.types import RESCUED_COLUMN
 
 
 class UnionStruct(StructType):
@@ -180,14 +181,19 @@ class Decoded:
     made_optional: set[tuple[str, ...]] = field(default_factory=set)
     #: Paths of fields that were left out.
     dropped: set[str] = field(default_factory=set)
-    #: A JSON object of the rescued values for each record; None without any.
-    rescued: pa.Array | None = None
+    #: By extra column of the table (`types.EXTRA_COLUMNS`), its text for each record; nothing of one that no record has.
+    own: Mapping[str, pa.Array] = field(default_factory=dict)
     #: Ids of schemas that are needed and missing.
     missing: set[str] = field(default_factory=set)
     #: Schema changes that the table's settings do not allow.
     refusals: set[str] = field(default_factory=set)
     #: The numbers of fields of each record by `Fate`, int32 of shape (n_fates, n_records); None where they are not counted.
     fates: NDArray[np.int32] | None = None
+
+    @property
+    def rescued(self) -> pa.Array | None:
+        """A JSON object of the rescued values for each record; None without any."""
+        return self.own.get(RESCUED_COLUMN)
 
     @property
     def mismatch_count(self) -> int:
@@ -213,7 +219,7 @@ class Decoded:
             columns=[column.take(places) for column in self.columns],
             refused=refused,
             mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in self.mismatches],
-            rescued=None if self.rescued is None else self.rescued.take(places),
+            own={name: texts.take(places) for name, texts in self.own.items()},
             fates=fates,
         )
 
@@ -339,20 +345,18 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         requested_fields=merge_requested_fields([result.requested_fields for result in decoded], keeps_first=True),
         made_optional=set().union(*(result.made_optional for result in decoded)),
         dropped=set().union(*(result.dropped for result in decoded)),
-        rescued=_rescued(groups, places),
+        own=_own(groups, places),
         missing=set().union(*(result.missing for result in decoded)),
         refusals=set().union(*(result.refusals for result in decoded)),
     )
 
 
-def _rescued(groups: Sequence[Group], places: pa.Array) -> pa.Array | None:
-    if all(group.decoded.rescued is None for group in groups):
-        return None
-    parts = [
-        pa.nulls(group.rows.size, pa.string()) if group.decoded.rescued is None else group.decoded.rescued
-        for group in groups
-    ]
-    return pa.concat_arrays(parts).take(places)
+def _own(groups: Sequence[Group], places: pa.Array) -> dict[str, pa.Array]:
+    def texts_of(name: str) -> pa.Array:
+        parts = (group.decoded.own.get(name, pa.nulls(group.rows.size, pa.string())) for group in groups)
+        return pa.concat_arrays(list(parts)).take(places)
+
+    return {name: texts_of(name) for name in {name for group in groups for name in group.decoded.own}}
 
 
 def filled(keys: pa.Array) -> pa.Array:

@@ -18,17 +18,19 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.columns import Decoded, Fate, Fault, FieldValues, Mismatch, first_mismatches, shortened
 from frazil.decode.limits import check_cells, long_name_fault, rejected_fault
 from frazil.decode.renames import Renames
-from frazil.decode.rescue import rescued_column, single_values
+from frazil.decode.rescue import add_members, rescued_column, single_values
 from frazil.decode.settings import Reading
-from frazil.decode.values_as_json import json_text, json_texts
+from frazil.decode.values_as_json import as_json, json_text, json_texts
 from frazil.error_classes import ErrorClass
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.evolve import widest
 from frazil.schema.names import both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of
+from frazil.types import RESCUED_COLUMN
 
 Owner = NDArray[np.int32]
+_EVERY_MISMATCH = 2**31
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """The end of the refusal of a new field."""
 MISSING = Fault(ErrorClass.MISSING_VALUE, "the column is required and the record has no value for it")
@@ -98,10 +100,32 @@ class Conversion:
             self.requested_fields,
             self.made_optional,
             self.dropped,
-            rescued_column(self.unknown, self.rescued, self.row_count),
+            _own(rescued_column(self.unknown, self.rescued, self.row_count)),
             refusals=self.refusals,
             fates=self.fates,
         )
+
+    def added_to(self, decoded: Decoded, is_first: bool = False) -> Decoded:
+        """Returns the result of the same records with the values rescued here, behind its own or before."""
+        return replace(decoded, own=_own(add_members(decoded.rescued, self.rescued, self.row_count, is_first)))
+
+    @property
+    def limit_apart(self) -> int:
+        """The number of mismatches that is needed of values for `take_entire`."""
+        return _EVERY_MISMATCH if self.reading.is_rescuing else self.limit
+
+    def take_entire(self, decoded: Decoded, raw: pa.Array) -> pa.Array:
+        """Returns the column that was decoded from these values, one per record. A value that cannot be read or does not fit
+        is rescued entirely, where the table rescues, or its record refused.
+        """
+        (column,) = decoded.columns
+        if not self.reading.is_rescuing:
+            self.refused |= decoded.refused
+            self.mismatches += decoded.mismatches
+            return column
+        first = {mismatch.row: mismatch for mismatch in reversed(decoded.mismatches)}
+        self.rescued += [replace(first[row], text=as_json(raw[row].as_py())) for row in sorted(first)]
+        return column.take(pa.array(np.arange(len(raw)), mask=decoded.refused)) if first else column
 
     def apart(self) -> Conversion:
         """Returns a conversion of the same records without results."""
@@ -219,6 +243,10 @@ class Conversion:
         else:
             self.refuse_change(path, f"{kind} is {NOT_ADDED}")
             self.refuse_values(values, values.there, name, {1: _NO_COLUMN})
+
+
+def _own(rescued: pa.Array | None) -> dict[str, pa.Array]:
+    return {} if rescued is None else {RESCUED_COLUMN: rescued}
 
 
 def _mismatch(values: FieldValues, n: int, path: str, fault: Fault, text: str = "") -> Mismatch:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from frazil.decode.columns import FieldValues, Mismatch, as_text
 from frazil.error_classes import ErrorClass
@@ -40,7 +41,7 @@ def rescued_column(
             singles += single_values([(path, values)])
     if singles:
         members.append(members_of(singles, row_count))
-    return join_members(members, row_count) if members else None
+    return _join_members(members, row_count) if members else None
 
 
 def single_values(unknown: Iterable[tuple[str, FieldValues]]) -> list[Mismatch]:
@@ -60,16 +61,26 @@ def _members(path: str, values: FieldValues) -> pa.Array:
     return members.take(pa.array(np.cumsum(is_present) - 1, mask=~is_present))
 
 
-def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int) -> pa.Array | None:
-    """Returns the column with further members; None where there still are none."""
+def add_members(
+    rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int, are_first: bool = False
+) -> pa.Array | None:
+    """Returns the column with further members, the last or the first; None where there still are none."""
     new = list(mismatches)
     if not new:
         return rescued
-    before = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
-    return join_members([*before, members_of(new, row_count)], row_count)
+    members = [members_of(new, row_count)]
+    if rescued is not None:
+        members.insert(int(are_first), pc.utf8_slice_codeunits(rescued, 1, -1))
+    return _join_members(members, row_count)
 
 
-def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
+def has_member(rescued: pa.Array, path: str) -> NDArray[np.bool_]:
+    """Returns which records have a rescued value at this path."""
+    has_path = pc.match_substring(rescued, f'{json.dumps(path, ensure_ascii=False)}:{{"value":')
+    return np.asarray(has_path.fill_null(False))
+
+
+def _join_members(members: list[pa.Array], row_count: int) -> pa.Array:
     """Returns objects of all members of each record; null where there are none."""
     inner = pa.nulls(row_count, pa.string())
     for member in members:

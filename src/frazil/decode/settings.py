@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapTyp
 from frazil.name_case import fold_case
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
+from frazil.types import EXTRA_COLUMNS
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -43,6 +44,8 @@ class Envelope:
     marks_deletes: bool = False
     #: Whether rows replace those with the same key.
     is_upsert: bool = False
+    #: Whether the row before a change is taken off what it was merged into.
+    retracts: bool = False
 
     @property
     def needs_keys(self) -> bool:
@@ -62,7 +65,7 @@ class Envelope:
     @property
     def headers(self) -> tuple[str, ...]:
         """The names of the headers that changes may have."""
-        return (OLD_KEY, NEW_KEY) if self.kind == "debezium" and self.is_upsert else ()
+        return (OLD_KEY, NEW_KEY) if self.kind == "debezium" and self.is_upsert and not self.retracts else ()
 
     @property
     def names_keys(self) -> bool:
@@ -79,7 +82,8 @@ class Envelope:
         """Whether a record without a value deletes the row of its key. It may be the only remaining record of a delete:
         Debezium's unwrap transform can drop the delete, and compaction removes it.
         """
-        return self.kind in ("debezium", "operation") and self.is_upsert and not self.marks_deletes
+        is_deleting = self.is_upsert and not (self.marks_deletes or self.retracts)
+        return self.kind in ("debezium", "operation") and is_deleting
 
 
 NO_ENVELOPE = Envelope("none")
@@ -236,6 +240,6 @@ class Reading:
         return path if self.envelope is None else path[1:]
 
     @property
-    def has_rescued_column(self) -> bool:
-        """Whether the table has the column `_rescued`."""
-        return self.is_rescuing or self.unknown_fields == "rescue"
+    def extra_columns(self) -> frozenset[str]:
+        """The columns that the table has for what its other columns cannot have."""
+        return EXTRA_COLUMNS if self.is_rescuing or self.unknown_fields == "rescue" else frozenset()

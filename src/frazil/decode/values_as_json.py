@@ -1,4 +1,4 @@
-"""Values as JSON texts, for people, for the column `_rescued` and for replays.
+"""Values as JSON texts, for people, for extra columns and for replays.
 
 Bytes are base64, times ISO 8601, decimals plain digits as text, and numbers that JSON lacks the texts NaN, Infinity and
 -Infinity, which Kafka Connect writes and reads.

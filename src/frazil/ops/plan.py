@@ -50,6 +50,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.spec.state import describe_state
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
 from frazil.stages.watch import Tally
@@ -136,6 +137,8 @@ class PlannedTable:
     in_spark: str = ""
     #: What each stage of an installed package does with the rows, in their order.
     stages: tuple[str, ...] = ()
+    #: What `merge` and `dedupe` do, a line for each.
+    state: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
@@ -212,7 +215,10 @@ def plan_tables(
     left = sorted(tables) if only is None else [only]
     while left:
         for name in left:
-            plan = PlannedTable(name, stages=tuple(describe_stages(tables[name].spec)))
+            spec_of_table = tables[name].spec
+            plan = PlannedTable(
+                name, stages=tuple(describe_stages(spec_of_table)), state=tuple(describe_state(spec_of_table))
+            )
             if name in missing:
                 plan.problem = advice.problem(missing[name])
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
@@ -431,7 +437,7 @@ def _read(
             after = adder(table.spec, decoded.requested_fields)(schema)
             check(after)
         except NameConflict as error:
-            if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
+            if table.spec.stops_at_mismatch:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded, check)
         if after == schema or shaping_of(table.spec) is None:

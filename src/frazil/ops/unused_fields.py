@@ -27,7 +27,7 @@ from frazil.schema.parts import Path, parts_of, types_in
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import nearest
 from frazil.stages.table import table_stages
-from frazil.types import RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS
 
 
 def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], count: int) -> Iterator[str]:
@@ -37,7 +37,7 @@ def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], c
     """
     if not count:
         return
-    own_fields = Schema(*(field for field in fields.fields if field.name != RESCUED_COLUMN))
+    own_fields = Schema(*(field for field in fields.fields if field.name not in EXTRA_COLUMNS))
     headers = frozenset(name for record in records for name, _ in record.headers)
     for stage in table_stages(table.spec):
         for unused in stage.unused_fields(own_fields, field_origins(table, own_fields), headers):

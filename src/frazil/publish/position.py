@@ -53,10 +53,10 @@ class Position:
         return number(self.marks.get(PUBLISHED_AT)) if is_own else None
 
     @property
-    def unmet(self) -> Mapping[str, int]:
-        """By expectation, how many records since what is published did not meet it."""
-        before = self.published.unmet
-        counts = {name: number - before.get(name, 0) for name, number in self.candidate.unmet.items()}
+    def findings(self) -> Mapping[str, int]:
+        """By the names of what stages find, how many records since what is published."""
+        before = self.published.findings
+        counts = {name: number - before.get(name, 0) for name, number in self.candidate.findings.items()}
         return {name: number for name, number in counts.items() if number > 0}
 
 

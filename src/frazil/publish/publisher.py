@@ -7,7 +7,7 @@ be; two processes at a time are one compare-and-swap.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -44,8 +44,8 @@ class Published:
 
     name: str
     audits: tuple[Audit, ...] = ()
-    #: The names of expectations of rows that warn only: rows that do not meet them are in the branch.
-    expectations: tuple[str, ...] = ()
+    #: As `StageSettings.withheld`: such rows are in the branch.
+    withheld: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[TagSpec, ...] = ()
 
 
@@ -83,7 +83,7 @@ class Publisher:
             return last
         failures: Sequence[FailedAudit] = ()
         if mode != "override" and not position.is_published:
-            failures = [*_unmet(table, position), *self._audited(table, position)]
+            failures = [*_withheld(table, position), *self._audited(table, position)]
         report = replace(report, candidate_id=position.candidate_id, audited_ms=self._clock.now_ms())
         if failures:
             names = ", ".join(f"`{failure.name}`" for failure in failures)
@@ -241,9 +241,9 @@ def _diverged(report: PublishReport, table: str) -> PublishReport:
     )
 
 
-def _unmet(table: Published, position: Position) -> list[FailedAudit]:
+def _withheld(table: Published, position: Position) -> list[FailedAudit]:
     return [
-        FailedAudit(name, f"{number} records did not meet the expectation")
-        for name, number in position.unmet.items()
-        if name in table.expectations
+        FailedAudit(name, f"{number} {table.withheld[name]}")
+        for name, number in position.findings.items()
+        if name in table.withheld
     ]

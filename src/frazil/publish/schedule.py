@@ -33,8 +33,8 @@ log = structlog.get_logger("frazil")
 def published_table(spec: TableSpec) -> Published:
     """Returns what must hold of a table with `publish`."""
     publish = spec.publishing.publish
-    warned = [e.name for e in spec.query.expect if e.is_of_rows and e.action == "warn" and e.at_most is None]
-    return Published(spec.name, () if publish is None else publish.audits, tuple(warned), spec.publishing.tags)
+    withheld = {name: text for stage in spec.stage_settings.values() for name, text in stage.withheld.items()}
+    return Published(spec.name, () if publish is None else publish.audits, withheld, spec.publishing.tags)
 
 
 @dataclass

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.comparison import NotComparable, rows_at
 from frazil.catalog.iceberg.maintenance import POOL
+from frazil.catalog.iceberg.spark_rows import NotReadable, rows_at
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.publish.audits import Audit
@@ -55,7 +55,7 @@ class SparkAudits:
                 for name, snapshot_id in (("candidate", candidate_id), ("published", published_id)):
                     rows_at(session, self._catalog, table, snapshot_id).createOrReplaceTempView(name)
                 failures = [self._failure(session, audit) for audit in audits]
-            except NotComparable as error:
+            except NotReadable as error:
                 failures = [FailedAudit(name, str(error), has_failed=True) for name, _ in audits]
             finally:
                 for name in ("candidate", "published"):  # They keep the metadata of the table.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +12,6 @@ from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import inside_years, outside_years
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading
-from frazil.decode.values_as_json import as_json
 from frazil.decode.wire_format import last_header
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
@@ -26,7 +23,6 @@ from frazil.write.target import TableTarget
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # Numbers of up to 18 digits always fit 64 bits.
 _MOST_DIGITS = 40
-_EVERY_MISMATCH = 2**31
 _HEADERS = "_headers"
 """The first part of paths of headers."""
 
@@ -74,27 +70,12 @@ def decoded_header(
     conversion: Conversion, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
 ) -> tuple[pa.Array, set[str]]:
     """Returns the last header `name` of each record decoded as `reading` describes, and the ids of schemas that are
-    missing. A value that cannot be read or does not fit is rescued entirely where the table rescues values.
+    missing.
     """
     raw = last_header(headers, name)
-    is_rescuing = conversion.reading.is_rescuing
-    decoded = decode_header(
-        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISMATCH if is_rescuing else conversion.limit
-    )
-    column = decoded.columns[0]
-    if is_rescuing:
-        first: dict[int, Mismatch] = {}
-        for mismatch in decoded.mismatches:
-            first.setdefault(mismatch.row, mismatch)
-        conversion.rescued += [
-            replace(first_mismatch, text=as_json(raw[row].as_py())) for row, first_mismatch in first.items()
-        ]
-        if first:
-            column = column.take(pa.array(np.arange(len(raw)), mask=decoded.refused))
-    else:
-        conversion.refused |= decoded.refused
-        conversion.mismatches += decoded.mismatches
-    return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in decoded.missing}
+    decoded = decode_header(reading, f"{_HEADERS}.{name}", field.field_type, raw, conversion.limit_apart)
+    missing = {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in decoded.missing}
+    return conversion.take_entire(decoded, raw), missing
 
 
 def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Bools]:

@@ -18,7 +18,6 @@ from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
 from frazil.decode.regroup import member_at, regroup
-from frazil.decode.rescue import add_members
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
@@ -30,7 +29,6 @@ from frazil.schema.parts import is_one_column, unfold
 from frazil.schema.projection import Layout, Shaping, has_column, in_record
 from frazil.schema.selection import Path
 from frazil.stages.changes import Changes
-from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 
 
@@ -112,7 +110,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
             require_inside(conversion, columns[-1], field.field_type, place.inside(field.name))
         if field.required and (path is None or len(path) > 1):
             require(conversion, columns[-1], place, (field.name,))
-    return replace(
+    shaped = replace(
         decoded,
         columns=columns,
         refused=conversion.refused,
@@ -121,9 +119,9 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         missing=missing,
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
-        rescued=add_members(decoded.rescued, conversion.rescued, rows),
         made_optional={layout.column_path(path) for path in decoded.made_optional} | conversion.made_optional,
     )
+    return conversion.added_to(shaped)
 
 
 def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
@@ -186,8 +184,7 @@ def shape_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Ta
     """
     by_name = {field.name: array for field, array in zip(target.fields, changes.columns, strict=True)}
     by_name |= {column: changes.own.get(field, records.get(field)) for field, column in target.metadata}
-    if target.reading.has_rescued_column:
-        rescued = changes.rescued
-        by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(changes.ops.size, pa.string())
+    for column in target.reading.extra_columns:
+        by_name[column] = changes.own.get(column, pa.nulls(changes.ops.size, pa.string()))
     columns = [as_written(by_name[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(columns, schema=target.arrow_schema)

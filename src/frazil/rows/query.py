@@ -48,7 +48,7 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
         return changes
     columns = query_input(source, read.columns, changes) | pick(_spark_values(target, read.columns), changes.records)
     refused = changes.decoded.refused.copy()
-    has_row = ~refused[changes.records] & (changes.ops == UPSERT) & ~are_marked(changes)
+    has_row = ~refused[changes.records] & _are_rows(target, changes) & ~are_marked(changes)
     unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
     mismatches = _refuse_unsent(program, unsent, changes, has_row)
     refused[[mismatch.row for mismatch in mismatches]] = True
@@ -81,6 +81,12 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     if target.changes is not None:
         mismatches += _refuse_unidentified(target, shaped, refused)
     return replace(shaped, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
+
+
+def _are_rows(target: TableTarget, changes: Changes) -> Bools:
+    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are taken off again."""
+    is_retracted = target.changes is not None and target.changes.retracts
+    return np.asarray((changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted), np.bool_)
 
 
 def query_input(source: TableTarget, records: Records, changes: Changes) -> dict[str, pa.Array]:
@@ -252,6 +258,8 @@ def _identify(target: TableTarget, result: _Made, records: Records, changes: Cha
     shaped = replace(shaped, carried=_carried(target, result.program, result.columns, changes))
     shaped = replace(shaped, order=_order(target, shaped, result.has_row))
     is_dropped = result.has_row & (spread < 0) & ~result.refused[changes.records]
+    if target.changes is not None and target.changes.merge:
+        return shaped.only(~is_dropped)  # A record that the query drops is not merged, and deletes nothing.
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 

@@ -49,7 +49,7 @@ def read_others(
         return read(target, records, limit)
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
-    decoded = replace(changes.decoded, rescued=None).spread(rows, tombstones.size)
+    decoded = changes.decoded.spread(rows, tombstones.size)
     ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
     if target.record.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)

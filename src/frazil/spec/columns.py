@@ -15,7 +15,7 @@ from frazil.spec.models import TableSpec
 from frazil.spec.settings import ColumnSpec, ValueSpec
 from frazil.spec.syntax.keys import keys_of
 from frazil.spec.syntax.problems import LABEL, Mistake, try_check
-from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
+from frazil.types import EXTRA_COLUMNS, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (types.StringType, types.BinaryType, types.IntegerType, types.LongType)
@@ -110,8 +110,8 @@ def _check_name(column: ColumnSpec, sources: Mapping[str, str]) -> None:
         raise SpecError(message, remedy="rename the column, or take it out of `metadata`")
     if not column.name:
         raise SpecError("the name of a column is empty", remedy="give it a name")
-    if column.name == RESCUED_COLUMN:
-        message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
+    if column.name in EXTRA_COLUMNS:
+        message = f"`{column.name}` is the column for what does not fit its own"
         raise SpecError(message, remedy="rename the column")
     if column.name.lower() in RESERVED_COLUMNS:
         message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"

@@ -158,6 +158,11 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property
+    def stops_at_mismatch(self) -> bool:
+        """Whether the table stops at a value that no column of it can have."""
+        return self.bad_records.on_bad_record == "stop" and not self.shape.rescue
+
+    @property
     def stage_settings(self) -> dict[str, StageSettings]:
         """The settings of stages, by their fields."""
         return {name: getattr(self, name) for name in STAGE_SETTINGS}

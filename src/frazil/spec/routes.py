@@ -111,6 +111,7 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
             continue
         kind_of = route.changes.envelope.kind if route.changes.envelope is not None else "none"
         own = {name: column for name, column in route.metadata.items() if name not in _OF_DELETES}
+        counts = {name for name, function in route.changes.merge if function == "count"}
         settings = {
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
             "name": route.division.rest,
@@ -118,6 +119,9 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
             "mode": "append",
             "key_columns": (),
             "deletes": "hard",
+            "columns": tuple(column for column in route.shape.columns if column.name not in counts),
+            "merge": (),
+            "dedupe": None,
             "changelog": kind_of != "none",
             "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),

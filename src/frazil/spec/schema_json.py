@@ -69,6 +69,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "infer": settings.InferSpec,
     "flatten": settings.FlattenSpec,
     "atomic": settings.AtomicSpec,
+    "dedupe": settings.DedupeSpec,
     "publish": PublishSpec,
     "tag": TagSpec,
     "envelope": settings.EnvelopeSpec,

@@ -217,6 +217,25 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     no row, or a dead letter."""
 
 
+class DedupeSpec(
+    Declared,
+    json_schema_extra={"required": ["by"]},
+):
+    """Which records of an append table are duplicates."""
+
+    by: Annotated[
+        tuple[str, ...],
+        forms.NAMES,
+        Key(lack="`dedupe` does not say which columns identify an event", remedy="write `by: [event_id]`"),
+    ]
+    """The columns that identify an event: a record whose values of them are in the table already is a duplicate, and is
+    dropped and counted. A record without a value in one of them is never a duplicate."""
+    #: None: the whole table.
+    within_s: Annotated[float | None, forms.DURATION, named("within")] = None
+    """The greatest distance between the Kafka timestamps of a duplicate and of the record that was kept: `24h`. Records
+    that are farther apart are different events; unless written, no two are."""
+
+
 class CommitSpec(Declared):
     """When to commit, and the size that files aim at."""
 

@@ -175,3 +175,37 @@ COLUMNS = forms.by_name(
 )
 LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)
+MERGE_FUNCTIONS = (
+    "latest", "latest_non_null", "first", "first_non_null", "sum", "count", "min", "max", "bool_and", "bool_or",
+    "collect_set", "collect_list",
+)  # fmt: skip
+"""The functions of `merge`."""
+ALL_COLUMNS = ""
+"""In place of a column's name: the function of every column that `merge` does not name."""
+
+
+def _merge_function(word: str) -> str:
+    if word == "distinct_sketch":
+        message = f"`{LABEL}` is `distinct_sketch`, which this version does not have"
+        raise SpecError(message, remedy="write `collect_set`, or count distinct values in a query over the table")
+    if word not in MERGE_FUNCTIONS:
+        raise SpecError(f"`{LABEL}` cannot be `{word}`", remedy=advice(word, MERGE_FUNCTIONS))
+    return word
+
+
+def _read_merge(node: Node, _: Reading) -> tuple[tuple[str, str], ...]:
+    """Reads a mapping of columns to functions, or one function for all columns."""
+    if isinstance(node, Scalar):
+        return ((ALL_COLUMNS, _merge_function(forms.read_text(node))),)
+    words = forms.entries_of(node, "`merge: {amount: sum, name: latest}`")
+    read = ((key, key) for key in words)
+    return tuple(read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False)))))
+
+
+MERGE_SCHEMA: JsonSchema = {
+    "anyOf": [
+        {"enum": list(MERGE_FUNCTIONS)},
+        {"type": "object", "additionalProperties": {"enum": list(MERGE_FUNCTIONS)}, "minProperties": 1},
+    ]
+}
+MERGE = Form(MERGE_SCHEMA, read=_read_merge)

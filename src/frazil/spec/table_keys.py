@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
@@ -15,6 +15,7 @@ from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, Key, section
 from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
+from frazil.types import EXTRA_COLUMNS
 
 _ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
 
@@ -79,6 +80,23 @@ class ShapeSpec(Declared):
     """Paths of the fields to take, each with everything in it; all unless written."""
     exclude: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
     """Paths of the fields to leave out, each with everything in it."""
+
+    @property
+    def fitting(self) -> dict[str, Any]:
+        """How values get into the table's columns, by the names of `decode.settings.Reading`."""
+        is_frozen = self.schema_evolution == "freeze" and self.unknown_fields == "add"
+        frozen = "rescue" if self.rescue else "refuse"
+        return {
+            "unknown_fields": frozen if is_frozen else self.unknown_fields,
+            "is_rescuing": self.rescue,
+            "may_widen": self.schema_evolution == "evolve",
+        }
+
+    @property
+    def extra_columns(self) -> dict[str, IcebergType]:
+        """The columns for what other columns cannot have, with their types."""
+        has_them = self.rescue or self.unknown_fields == "rescue"
+        return dict.fromkeys(EXTRA_COLUMNS, StringType()) if has_them else {}
 
 
 class QuerySpec(Declared):
@@ -173,6 +191,12 @@ class ChangesSpec(Declared):
     ] = None
     """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
     Debezium's envelope."""
+    merge: Annotated[tuple[tuple[str, str], ...], table_forms.MERGE] = ()
+    """How the records of a key are merged, by column: `{amount: sum, orders: count}`, or one function for all columns;
+    `latest` for a column that is not named. `count` makes a column of its own."""
+    #: None: equal records are rows of their own.
+    dedupe: Annotated[settings.DedupeSpec | None, section("dedupe")] = None
+    """Which records of an append table are duplicates, which are dropped: `{by: [event_id], within: 24h}`."""
 
 
 class LayoutSpec(Declared):

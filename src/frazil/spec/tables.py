@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES
-from frazil.spec import changes, settings, steps
+from frazil.spec import changes, settings, state, steps
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
     check_column,
@@ -35,7 +35,7 @@ from frazil.spec.syntax.keys import Declared, Path, is_true, keys_of
 from frazil.spec.syntax.problems import Mistake, Mistakes, try_check
 from frazil.spec.syntax.reading import Reading, Rules
 from frazil.spec.topics import check_offset_topics, table_name
-from frazil.types import MAIN, RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS, MAIN
 
 _STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
@@ -51,7 +51,7 @@ _STRANGE_IN_TABLE: Mapping[str, str] = {
     "zone": "write it in a column: `columns: {NAME: {type: timestamptz, zone: UTC}}`",
 }
 """Keys of other places and of other tools that are easily written into a table, and what to do about them."""
-_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
+_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes", "merge")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
 """
@@ -148,7 +148,9 @@ def _complete_table(table: _Spec) -> _Spec:
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
-    return table.model_copy(update={"topic": None, "topics": topics, **changes.settings_of_changes(table)})
+    of_changes = changes.settings_of_changes(table)
+    of_state = state.settings_of_state(table, of_changes["metadata"])
+    return table.model_copy(update={"topic": None, "topics": topics, **of_changes, **of_state})
 
 
 def _check_name(table: TableSpec) -> Iterator[Mistake]:
@@ -176,7 +178,7 @@ def _check_layout(table: TableSpec) -> Iterator[Mistake]:
     types = {} if table.has_query else {column.name: column.type for column in table.shape.columns}
     types |= {column: METADATA_TYPES[field] for field, column in table.metadata.items() if field in METADATA_TYPES}
     #: Columns whose types the file leaves open.
-    others = {RESCUED_COLUMN, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
+    others = {*EXTRA_COLUMNS, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
     is_complete = table.shape.unknown_fields != "add" and bool(table.shape.columns) and not table.has_query
     terms = [*(table.layout.partition_by or ()), *(sort.term for sort in table.layout.sort_by or ())]
     checked = [term for term in terms if term.column.split(".")[0] not in others]
@@ -261,7 +263,7 @@ OF_TABLES = Rules(
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
-        steps.check_new_names, steps.check_different, _check_publishing,
+        steps.check_new_names, steps.check_different, _check_publishing, state.check_merge, state.check_dedupe,
     ),
     _STRANGE_IN_TABLE.get,
 )  # fmt: skip

@@ -14,8 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
+from frazil.decode.rescue import has_member
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.stages.findings import Finding
+from frazil.types import RESCUED_COLUMN
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -73,7 +75,7 @@ class Changes:
     order: pa.Array | None = None
     #: What a room of `upsert` needs of the changes until they are rows; None without any.
     carried: Carried | None = None
-    #: By field of `metadata`, the values that the envelope provides, one per change.
+    #: By field of `metadata`, or by extra column, the values that the envelope or the decoder provides, one per change.
     own: Mapping[str, pa.Array] = field(default_factory=dict)
     #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
     #: a dropped row, if there is one, deletes the row of its key.
@@ -87,8 +89,6 @@ class Changes:
     tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers name other records at the same one.
     positions: pa.Array | None = None
-    #: The rescued values per change, headers included; None where no value was rescued.
-    rescued: pa.Array | None = None
     #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
     #: The index of each record that is a delete and the last record of its partition in this stretch.
@@ -121,6 +121,15 @@ class Changes:
         needs = self.decoded
         return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
 
+    @property
+    def rescued(self) -> pa.Array | None:
+        """The rescued values per change, headers included; None where no value was rescued."""
+        return self.own.get(RESCUED_COLUMN)
+
+    def mismatched(self, name: str) -> Bools:
+        """Returns which changes have a value of this name that did not fit its column, bool of shape (n_changes,)."""
+        return np.zeros(self.ops.size, np.bool_) if self.rescued is None else has_member(self.rescued, name)
+
     def without_refused(self) -> Changes:
         """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
@@ -145,7 +154,6 @@ class Changes:
             order=taken(self.order),
             carried=None if self.carried is None else self.carried.take(at),
             positions=taken(self.positions),
-            rescued=taken(self.rescued),
             times=taken(self.times),
             own={name: values.take(at) for name, values in self.own.items()},
         )
@@ -159,6 +167,6 @@ def appended(decoded: Decoded) -> Changes:
         ops=np.full(count, UPSERT, np.int8),
         records=np.arange(count, dtype=np.int32),
         unavailable={},
-        decoded=replace(decoded, columns=[], rescued=None),
-        rescued=decoded.rescued,
+        decoded=replace(decoded, columns=[], own={}),
+        own=decoded.own,
     )

@@ -31,6 +31,11 @@ class StageSettings(Declared):
         """The names by which the table counts, in its progress, what the stage finds."""
         return ()
 
+    @property
+    def withheld(self) -> Mapping[str, str]:
+        """By those of these names that keep a commit from the readers of published tables, what its records did."""
+        return {}
+
     def of_records(self) -> Self:
         """Returns the settings of the table that the records alone would make."""
         return type(self)()

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from frazil.cdc.positions import split_snapshot_marks
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import UPSERT, Changes
-from frazil.types import RESCUED_COLUMN
 from frazil.upsert.deduplicate import (
     LatestChanges,
     Ranked,
@@ -123,8 +122,8 @@ class ChangeRows:
         if "deleted" in changes.own:
             marks = np.asarray(changes.own["deleted"])
             part = replace(part, marks=marks)
-            if self._target.reading.has_rescued_column and marks.any():
-                waits[RESCUED_COLUMN] = marks
+            if marks.any():
+                waits |= dict.fromkeys(self._target.reading.extra_columns, marks)
         self._parts.append(part)
         self._pending += count
         # The provider of a value is known within one deduplication only.

@@ -39,6 +39,7 @@ from frazil.upsert.lookup.live_rows import (
     retain_live_files,
 )
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
+from frazil.upsert.merge.state import merge_parts, merged_rows
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
@@ -138,12 +139,14 @@ def write_rows(
     """Writes the buffered rows and the rewritten files; returns the data files and the number of values that no row
     had.
 
-    Raises: as `complete_buffered`.
+    Raises: as `complete_buffered` and `merged_rows`.
     """
     writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
     missing_required = 0
     try:
-        for rows, places, lacking in complete_buffered(batch, found, late, files):
+        is_merging = batch.parts is not None
+        completed = merged_rows(batch, found, late) if is_merging else complete_buffered(batch, found, late, files)
+        for rows, places, lacking in completed:
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
             missing_required += lacking
         for rewritten in own.rewritten:
@@ -222,7 +225,7 @@ def _packed(column: pa.Array | None) -> tuple[pa.Array, ...]:
 
 
 @dataclass
-class _Attempt:
+class Attempt:
     """The files written for one version of the table."""
 
     #: Delete files for the replaced rows.
@@ -235,6 +238,8 @@ class _Attempt:
     delta: RowDelta | None = None
     #: Figures about the look-up.
     resolved: Resolved = field(default_factory=Resolved)
+    #: The progress with the counts that only the look-up knows; None: as it was.
+    progress: Progress | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -259,13 +264,23 @@ def commit_changes(
     _check_format(state)
     if not report.changes.touched:
         return catalog.commit(commit), Resolved()
-    batch = merge_changes(target, report, commit.progress.emptied)
+    batch = _batch_of(target, report, commit.progress.emptied)
     judge = _by_order(target, commit.progress.emptied)
+    return commit_attempts(catalog, state, commit, lambda latest: _attempt(catalog, target, latest, batch, judge))
+
+
+def commit_attempts(
+    catalog: Catalog, state: TableState, commit: Commit, attempt_at: Callable[[TableState], Attempt]
+) -> tuple[Progress, Resolved]:
+    """Commits with what depends on the rows in the table, looked up again where another writer changes it. attempt_at: looks
+    up and writes for one version of the table. Returns and raises as `commit_changes`.
+    """
     for number in range(_TRIES):
         # Nothing more than this under the lock: maintenance waits for it, and maintenance makes the next batch wait.
         with catalog.lock(state.name):
-            attempt = _attempt(catalog, target, state, batch, judge)
-            full_commit = replace(commit, files=attempt.files(commit.files), delta=attempt.delta)
+            attempt = attempt_at(state)
+            progress = attempt.progress or commit.progress
+            full_commit = replace(commit, files=attempt.files(commit.files), delta=attempt.delta, progress=progress)
             hit("upsert.resolved")
             try:
                 done = catalog.commit(full_commit)
@@ -283,6 +298,12 @@ def commit_changes(
                 forget_files(frozenset(attempt.unused))
                 return done, replace(attempt.resolved, tries=number + 1)
     raise ConflictError("other writers change the table faster than rows can be looked up in it", where=state.name)
+
+
+def _batch_of(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
+    """Returns the changes of the tasks together. emptied: as for `merge_changes`."""
+    assert target.changes is not None
+    return merge_parts(target, report) if target.changes.merge else merge_changes(target, report, emptied)
 
 
 def _load_again(catalog: Catalog, table: str) -> TableState | None:
@@ -328,7 +349,8 @@ def prepare_changes(
     IncompleteChanges where values exist nowhere.
     """
     _check_format(state)
-    attempt = _attempt(catalog, target, state, merge_changes(target, report), judge)
+    batch = replace(_batch_of(target, report), keeps_latest=True)
+    attempt = _attempt(catalog, target, state, batch, judge)
     assert attempt.delta is not None
     return Prepared(attempt.files(report.written.data), attempt.delta, tuple(attempt.paths), tuple(attempt.unused))
 
@@ -342,8 +364,8 @@ def _check_format(state: TableState) -> None:
         )
 
 
-def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge) -> _Attempt:
-    attempt = _Attempt()
+def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge) -> Attempt:
+    attempt = Attempt()
     try:
         _resolve(attempt, target, state, catalog.scan(state.name), batch, judge)
     except OSError as error:
@@ -359,7 +381,7 @@ def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: Me
 
 
 def _resolve(
-    attempt: _Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge
+    attempt: Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge
 ) -> None:
     """Finds the rows to be deleted, and writes delete files and completed rows into `attempt`."""
     assert target.changes is not None

@@ -46,6 +46,10 @@ class MergedChanges:
     change_count: int
     #: The position of the batch's own newest truncate among placed truncates; empty without one.
     emptied: str
+    #: The parts of a table whose rows are merged (`upsert.merge`), one per key; None for other tables.
+    parts: pa.Table | None = None
+    #: Whether the latest values in the table stay the latest: the changes are older ones that are replayed.
+    keeps_latest: bool = False
 
     @property
     def keys(self) -> Ranked:

@@ -10,10 +10,12 @@ from frazil.report import ChangeReport, Touched
 from frazil.schema.arrow import Records
 from frazil.stages.changes import Changes
 from frazil.types import DataFile, Offsets
-from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.dedupe.id_rows import IdRows
 from frazil.upsert.key_updates.parts import KeyUpdateSearch
+from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
+from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -26,14 +28,21 @@ class TaskChanges:
         #: The last deletes of the partitions that the task reads.
         self.last_deletes = LastDeletes(target.known.last_deletes, secret_of(target))
         self._first_tombstones = FirstTombstones(target, topics)
-        self._rows = ChangeRows(target, topics)
+        self._rows = collect_changes(target, topics) if target.changes is not None else None
+        #: What identifies the rows of a table without duplicates; None for other tables.
+        self._ids = IdRows(target, topics) if target.dedupe is not None else None
         self._touched: tuple[Touched, ...] = ()
         self._ends: Offsets = {}
 
     @property
     def is_refused(self) -> bool:
         """Whether no row of the batch may be committed, as it must be read again or the table stops."""
-        return bool(self._key_updates.needs_one_task or self._ends or self._rows.lost or self._rows.truncates.unplaced)
+        is_refused = self._key_updates.needs_one_task or bool(self._ends)
+        return is_refused or (self._rows is not None and bool(self._rows.lost or self._rows.truncates.unplaced))
+
+    def identify(self, topic: str, rows: pa.Table, records: Records) -> pa.Table:
+        """Returns the rows to be written, without repeated ones. rows, records: as for `IdRows.take`."""
+        return rows if self._ids is None else self._ids.take(topic, rows, records)
 
     def mark(self, topic: str, records: Records) -> Records:
         """Returns the records, marked where they follow a delete of an earlier read."""
@@ -46,6 +55,7 @@ class TaskChanges:
 
     def take(self, topic: str, stretch: Records, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes. stretch: the records that were read. rows, records: as for `ChangeRows.take`."""
+        assert self._rows is not None
         self._rows.take(topic, *self._first_tombstones.take_out(topic, stretch, rows, changes, records))
 
     def close(self) -> None:
@@ -54,14 +64,17 @@ class TaskChanges:
 
     def write(self, writer: FileWriter | None) -> list[DataFile]:
         """Writes the rows and ends the files. writer: None where no record became a row."""
-        keys, buffered, count = ("", "", 0) if writer is None else self._rows.finish(writer)
+        keys, buffered, count = ("", "", 0) if writer is None or self._rows is None else self._rows.finish(writer)
         data = writer.finish() if writer is not None else []
         if keys:
             self._touched = (Touched(keys, buffered, tuple(file.path for file in data), count),)
         self._touched += self._first_tombstones.kept()
+        if self._ids is not None:
+            self._touched = self._ids.finish(data)
         return data
 
     def report(self) -> ChangeReport:
         """Returns the changes as the driver needs them."""
-        notes = {**self._key_updates.notes(self._ends, self._rows.lost), **self._rows.truncates.notes()}
+        lost, truncates = (self._rows.lost, self._rows.truncates) if self._rows is not None else ((), Truncates())
+        notes = {**self._key_updates.notes(self._ends, lost), **truncates.notes()}
         return ChangeReport(self._touched, self.last_deletes.found(), notes)

@@ -39,7 +39,7 @@ from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
 from frazil.schema.selection import Path
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
-from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
+from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.settings import MetadataField
@@ -105,6 +105,11 @@ class ChangeReading:
     #: Whether the columns are known; not while the query that makes them waits for the fields of the records. No record
     #: is refused for its key until then.
     is_key_known: bool = True
+    #: By column, the function that merges the values of its key's records; empty: the latest record of a key is its row.
+    #: The name `spec.table_forms.ALL_COLUMNS` stands for every column that is not named.
+    merge: tuple[tuple[str, str], ...] = ()
+    #: Whether changes of the source are taken off what they were merged into.
+    retracts: bool = False
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -114,7 +119,30 @@ class ChangeReading:
     def spelled(self, schema: Schema | None) -> ChangeReading:
         """Returns the reading with key and ordering columns as the schema writes their names, whatever their case."""
         columns = tuple(spelled(name, schema) for name in self.key_columns)
-        return replace(self, key_columns=columns, order_by=spelled(self.order_by, schema))
+        merge = tuple((spelled(name, schema), function) for name, function in self.merge)
+        return replace(self, key_columns=columns, order_by=spelled(self.order_by, schema), merge=merge)
+
+
+@dataclass(frozen=True)
+class Dedupe:
+    """Which rows of an append table are duplicates."""
+
+    #: The columns that identify an event.
+    by: tuple[str, ...]
+    #: The greatest distance in milliseconds between the timestamps of a duplicate and of the row that is kept; None: any.
+    within_ms: int | None = None
+    #: The column with the record's timestamp; empty where the distance is not limited.
+    time: str = ""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The columns as paths."""
+        return tuple(tuple(name.split(".")) for name in self.by)
+
+    def spelled(self, schema: Schema | None) -> Dedupe:
+        """Returns the columns as the schema writes their names, whatever their case."""
+        by = tuple(spelled(name, schema) for name in self.by)
+        return replace(self, by=by, time=spelled(self.time, schema))
 
 
 @dataclass(frozen=True)
@@ -217,6 +245,8 @@ class TableTarget:
     envelope: Envelope | None = None
     #: How records become changes; None where rows are appended.
     changes: ChangeReading | None = None
+    #: Which rows are duplicates; None where all rows are kept.
+    dedupe: Dedupe | None = None
     #: None where the rows are what the records alone make.
     query: TableQuery | None = None
     #: The stages that the table's settings ask for, in order.
@@ -277,9 +307,7 @@ class TableTarget:
         """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
         may have what the value lacks, and a row without a key is refused afterwards.
         """
-        others = {column for _, column in self.metadata}
-        if self.reading.has_rescued_column:
-            others.add(RESCUED_COLUMN)
+        others = {column for _, column in self.metadata} | self.reading.extra_columns
         keys = self.changes.paths if self.changes is not None else ()
         return tuple(with_requirement(field, keys, False) for field in self.schema.fields if field.name not in others)
 
@@ -337,7 +365,8 @@ class TableTarget:
             if self.shaping.key:
                 origins[self.shaping.key] = (KEY,)
         parts: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
-        return {**origins, RESCUED_COLUMN: None, **{column: parts.get(field) for field, column in self.metadata}}
+        origins |= dict.fromkeys(EXTRA_COLUMNS)
+        return origins | {column: parts.get(field) for field, column in self.metadata}
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:

@@ -220,8 +220,8 @@ def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelo
 def test_values_that_do_not_fit_are_stored_where_the_table_rescues() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = read_changes(LOG, debezium("c", after={"id": "x", "v": "a"}), reading=reading)
-    assert changes.decoded.rescued is not None
-    (rescued,) = changes.decoded.rescued.to_pylist()
+    assert changes.rescued is not None
+    (rescued,) = changes.rescued.to_pylist()
     assert list(json.loads(rescued)) == ["after.id"]
 
 

@@ -19,7 +19,7 @@ from frazil.testing import FakeClock
 from frazil.types import MAIN, Commit, Progress, Watermark
 from tests.contracts.tables import SCHEMA, TABLE, plain
 
-AUDITED = Published(TABLE, (("ids", "select true"),), ("positive",))
+AUDITED = Published(TABLE, (("ids", "select true"),), {"positive": "records did not meet the expectation"})
 
 
 class Answers:
@@ -140,13 +140,13 @@ def test_a_snapshot_that_does_not_pass_is_audited_once(scene: Scene) -> None:
 
 
 def test_rows_that_do_not_meet_an_expectation_are_not_published(scene: Scene) -> None:
-    scene.ingest(unmet={"positive": 2, "other": 1})
+    scene.ingest(findings={"positive": 2, "other": 1})
     report = scene.publish()
     assert [(audit.name, audit.reason) for audit in report.failed_audits] == [
         ("positive", "2 records did not meet the expectation")
     ]
     scene.publisher.publish(AUDITED, "override")
-    scene.ingest(unmet={"positive": 2, "other": 4})
+    scene.ingest(findings={"positive": 2, "other": 4})
     assert scene.publish().state == "published"
 
 

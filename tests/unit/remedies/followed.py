@@ -32,11 +32,29 @@ _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_an
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
+_MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Tables that are their own state.
+    "make a list of the value in a query, such as `array(…) as …`": (
+        "acceptance/test_state.py::test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process"
+    ),
+    "write another function, or declare the column with another type, and create the table again": (
+        f"{_MERGES}a_column_that_a_function_cannot_take_stops_the_table_until_it_has_another"
+    ),
+    "declare the column with a larger type, such as `columns: {{{}: decimal(38,0)}}`, and create the table again from the"
+    " topic, or group by more columns": (
+        f"{_MERGES}a_table_that_an_overflow_has_stopped_continues_once_the_remedy_is_done"
+    ),
+    "merge the column with another function, or group by more columns, such as the day": (
+        f"{_MERGES}a_list_without_end_stops_the_table_until_its_column_has_another_function"
+    ),
+    "correct the name, or declare the column under `columns`": (
+        "unit/upsert/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
+    ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(
         (

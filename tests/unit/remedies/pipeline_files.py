@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.remedies.file_sections import DOCUMENTS, ROUTES, SECTIONS
 from tests.unit.remedies.mended import Mended, avro, columns, tables
+from tests.unit.remedies.state_files import STATE
 from tests.unit.spec.pipeline_file import with_section, with_table
 
 _PLAIN = with_section("")
@@ -378,4 +379,4 @@ EXPECTATIONS = [
         "on_bad_record: skip, expect: {a: {that: b > 0, else: stop}}",
     ),
 ]
-MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES, *EXPECTATIONS]
+MENDED = [*DOCUMENTS, *TABLES, *STATE, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES, *EXPECTATIONS]

@@ -238,6 +238,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "dead_letters": set(keys_of(DeadLettersSpec)),
         "limits": set(keys_of(LimitsSpec)),
         "flatten": set(keys_of(FlattenSpec)),
+        "dedupe": {"by", "within"},
         "value": set(keys_of(ValueSpec)),
         "key": set(keys_of(KeySpec)),
         "column": set(keys_of(ColumnSpec)),

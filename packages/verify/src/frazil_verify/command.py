@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.spark_rows import NotReadable, rows_of
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics, read_spec
 from frazil.clock import SystemClock, new_id
@@ -31,7 +32,7 @@ from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil.temporary import temporary_folder
 from frazil_verify.compare import PREFIX
-from frazil_verify.comparison import Difference, NotComparable, compare, rows_of
+from frazil_verify.comparison import Difference, NotComparable, compare
 from frazil_verify.copies import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
 
 TableName = Annotated[
@@ -125,7 +126,7 @@ def _compared(
     for table in copies.tables:
         try:
             yield _verified(jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source))
-        except NotComparable as error:
+        except (NotComparable, NotReadable) as error:
             yield Verified(table.name, str(error))
 
 

@@ -34,6 +34,7 @@ from frazil.ops.table_status import VerificationReport
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
+from frazil.spec.state import is_merging
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange, Offsets
 from frazil_replay.snapshots import Snapshots
@@ -371,6 +372,10 @@ def _why_not(table: Table) -> str:
         return "its commits leave out transactions that were read before"
     if table.has_spark_part:
         return "Spark computes a part of its query"
+    if is_merging(spec):
+        return "its rows are merged of more records than those of a commit"
+    if spec.changes.dedupe is not None:
+        return "it drops duplicates of records of other commits"
     return ""
 
 

@@ -40,7 +40,6 @@ from frazil.decode.json import scan
 from frazil.decode.json.grammar import ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, read_objects
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
-from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
@@ -84,7 +83,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         decoded,
         refused=spread_mask(decoded.refused, owner, count),
         mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
-        rescued=None,
     )
     gathered = replace(
         changes,
@@ -171,14 +169,10 @@ def _open(
 
 
 def _with_texts(decoded: Decoded, conversion: Conversion) -> Decoded:
-    """Returns the result with the mismatches and rescued values of reading the texts."""
-    count, rescued = decoded.refused.size, decoded.rescued
-    if conversion.rescued:
-        of_columns = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
-        rescued = join_members([members_of(conversion.rescued, count), *of_columns], count)
+    """Returns the result with that of reading the texts."""
     of_texts = Decoded([], conversion.refused, conversion.mismatches)
     both = of_texts.refusing(decoded.refused, decoded.mismatches, conversion.limit)
-    return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
+    return conversion.added_to(replace(decoded, refused=both.refused, mismatches=both.mismatches), is_first=True)
 
 
 def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:

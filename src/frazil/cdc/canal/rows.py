@@ -354,9 +354,7 @@ def _read_image(
 def _read_column(
     texts: Texts, conversion: Conversion, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
 ) -> pa.Array:
-    """Returns the values of one column. A value that is not of the column's type is rescued, or makes its message a bad
-    record.
-    """
+    """Returns the values of one column. A value that is not of the column's type is refused (see Conversion)."""
     column = text_column(texts, slices, numbers=not isinstance(kind, StringType))
     texts.refuse(slices, column.bad, ".".join(path), _NOT_TEXT)
     read = read_texts(column.array, source, kind)

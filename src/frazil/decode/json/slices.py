@@ -177,7 +177,7 @@ class Texts:
         return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
     def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
-        """Rescues values, where the table rescues, or refuses their records; see Conversion."""
+        """Refuses values; see Conversion."""
         self.conversion.refuse_values(TextValues(self, slices), bad, path, faults)
 
 

@@ -53,6 +53,7 @@ from frazil.types import (
 )
 from frazil.upsert.change_notes import error_in, progress_after
 from frazil.upsert.commit import IncompleteChanges, commit_changes
+from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
 
@@ -286,6 +287,9 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
+            elif table.spec.changes.dedupe is not None:
+                committed, dropped = commit_deduplicated(self._catalog, target_of(table), state, report, commit)
+                report = without_duplicates(report, dropped)
             else:
                 committed = self._catalog.commit(commit)
         except IncompleteChanges as gone:

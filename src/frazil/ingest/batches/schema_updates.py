@@ -163,7 +163,7 @@ class SchemaUpdates:
                 records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
             )
             if rejected.keys() - table.schema.rejected.keys():
-                if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
+                if table.spec.stops_at_mismatch:
                     raise NameConflict(next(iter(rejected.values())))
                 # Other fields of these records may be in no good record, so that they are not added.
                 refusals = {f"column {'.'.join(shown_path(path))}: {reason}" for path, reason in rejected.items()}
@@ -245,13 +245,13 @@ class SchemaUpdates:
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     """Returns the fields that all tasks request. Where their types differ, the first type is used if other records may
-    be bad or rescued.
+    have values that do not fit.
 
     Raises: TypesDiffer where types differ otherwise.
     """
     spec = planned.table.spec
-    keeps_first = spec.bad_records.on_bad_record != "stop" or spec.shape.rescue
     requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
-        agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields, keeps_first
+        agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields,
+        not spec.stops_at_mismatch,
     )

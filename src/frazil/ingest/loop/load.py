@@ -30,6 +30,7 @@ from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
 from frazil.types import Offsets, by_partition
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.file_formats import check_properties
 
 log = structlog.get_logger("frazil")
@@ -144,6 +145,7 @@ class Loader:
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.changes.mode == "upsert":
             check_columns(target_of(table))
+            check_functions(target_of(table))
             text = text_order(table.spec, table.state.schema)
             if text and self._is_first("ordered_by_text", table):
                 log.warning("ordered_by_text", table=table.name, order_by=table.spec.changes.order_by, reason=text)

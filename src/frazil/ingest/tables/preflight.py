@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyiceberg.partitioning import PartitionSpec
@@ -50,6 +51,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.merge.functions import check_functions, missing_columns
 from frazil.write.file_formats import check_properties
 
 
@@ -162,7 +164,9 @@ def _check_declared(table: Table) -> None:
 def refuse_columns(table: Table, schema: Schema) -> None:
     """Raises SpecError where a table with this schema cannot be an upsert table."""
     if table.spec.changes.mode == "upsert":
-        check_columns(target_of(table, schema), ())
+        target = target_of(table, schema)
+        check_columns(target, ())
+        check_functions(target)
 
 
 _SHOWN_DEFAULTS = 5
@@ -184,8 +188,19 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         field_in_image(spec),
         *metadata,
         moments_as_partitions(spec, schema),
+        unmerged_columns(table, schema),
     )
     return [words for words in own if words]
+
+
+def unmerged_columns(table: Table, schema: Schema) -> str:
+    """Returns a warning for columns that `merge` names and the table does not have; empty without such a column."""
+    if not table.spec.changes.merge or not schema.fields:
+        return ""
+    names = missing_columns(replace(target_of(table), schema_json=schema.model_dump_json()))
+    if not names:
+        return ""
+    return f"`merge` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
 
 
 _IMAGES = {"debezium": ("after", "before"), "canal": ("data", "old")}

@@ -36,6 +36,7 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     query_columns,
+    with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
@@ -60,7 +61,8 @@ from frazil.spec.steps import metadata_names
 from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
-from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -292,6 +294,7 @@ class QueryTables:
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
+        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
@@ -394,8 +397,7 @@ class QueryTables:
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
-        # Rescued values are beside the columns of the records.
-        fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
+        fields = Schema(*(field for field in whole.fields if field.name not in EXTRA_COLUMNS))
         stages = table_stages(table.spec)
         origins = field_origins(table, fields) if stages else {}
         seen, projects, notes = fields, list[Project](), list[StageNote]()
@@ -419,6 +421,7 @@ class QueryTables:
             for stage in stages:
                 stage.check_query(table.spec, query, fields, origins)
         query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         for project in reversed(projects):

@@ -45,6 +45,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import metadata_columns
 
 CLASH_REMEDY = (
@@ -92,7 +93,9 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
     def checked(schema: Schema) -> Schema:
         after = within_limit(table, change)(schema)
         if table.spec.changes.mode == "upsert":
-            check_columns(target_of(table, after), keys)
+            target = target_of(table, after)
+            check_columns(target, keys)
+            check_functions(target)
         return after
 
     return checked

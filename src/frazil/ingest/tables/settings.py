@@ -7,19 +7,20 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, StringType
+from pyiceberg.types import IcebergType, LongType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.process.analysis import Column, Query, handing_on
-from frazil.process.program import Program, origins_of
+from frazil.process.program import Field, Literal, Program, Project, origins_of
+from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
+from frazil.spec.state import retracts
 from frazil.spec.steps import metadata_names
-from frazil.types import RESCUED_COLUMN
 from frazil.write.target import metadata_columns
 
 
@@ -87,9 +88,7 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
     columns = metadata_columns(spec.metadata, spec.source.key.format)
     if not spec.has_query:
         columns |= {column.name: column.type for column in spec.shape.columns if column.is_own}
-    if spec.shape.rescue or spec.shape.unknown_fields == "rescue":
-        columns[RESCUED_COLUMN] = StringType()
-    return columns
+    return columns | spec.shape.extra_columns
 
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
@@ -104,9 +103,10 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
         *values,
         placeholder=envelope.placeholder,
         keys=keys,
-        is_log=spec.changes.changelog,
+        is_log=spec.changes.changelog or retracts(spec),
         marks_deletes=spec.changes.deletes == "soft",
         is_upsert=spec.changes.mode == "upsert",
+        retracts=retracts(spec),
     )
 
 
@@ -132,6 +132,25 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
     if not name or source not in types or fold_case(name) in map(fold_case, query_columns(query)):
         return query
     return handing_on(query, Column(name, types[source], False, frozenset(((source,),))))
+
+
+def with_counts(spec: TableSpec, query: Query) -> Query:
+    """Returns a query with the columns that `merge` counts records in: a table has them whatever its query selects."""
+    made = set(map(fold_case, query_columns(query)))
+    names = [name for name, function in spec.changes.merge if function == "count" and fold_case(name) not in made]
+    if not names:
+        return query
+    program, number = program_of(query), Literal(1, arrow_type(LongType()))
+    stages = list(program.stages)
+    last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))
+    stage = stages[last]
+    assert isinstance(stage, Project)
+    stages[last] = Project((*stage.columns, *((name, number) for name in names)))
+    output = (*program.output, *(Field(name, number.type) for name in names))
+    columns = (Column(name, LongType(), False, frozenset()) for name in names)
+    return replace(
+        query, columns=(*query.columns, *columns), program=replace(program, stages=tuple(stages), output=output)
+    )
 
 
 def shaping_of(spec: TableSpec) -> Shaping | None:

@@ -214,10 +214,15 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.empty_batches,
-            buffered_bytes=self._buffered_row_bytes() if self.spec.changes.mode == "upsert" else None,
+            buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """Whether what identifies the rows of a batch is in memory until the batch is over."""
+        return self.spec.changes.mode == "upsert" or self.spec.changes.dedupe is not None
 
     def _buffered_row_bytes(self) -> int:
         return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)

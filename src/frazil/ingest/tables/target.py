@@ -26,11 +26,14 @@ from frazil.process.program import origins_of, spark_columns
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
+from frazil.spec import TableSpec
 from frazil.spec.settings import ValueSpec
+from frazil.spec.state import is_merging, retracts
 from frazil.stages.table import record_key_of, table_stages
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
     ChangeReading,
+    Dedupe,
     KnownRecords,
     RecordReading,
     RoutedRecords,
@@ -82,6 +85,7 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         metadata=tuple((name, column) for name, column in spec.metadata.items() if column != key_column),
         envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
+        dedupe=_dedupe(spec).spelled(columns) if spec.changes.dedupe is not None else None,
         stages=stages,
         record_key=record_key_of(stages),
         routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
@@ -145,7 +149,17 @@ def _change_reading(table: Table) -> ChangeReading:
         is_one_partition=len(table.partitions()) <= 1,
         is_one_topic=len(spec.source.topics) == 1 and spec.source.topics[0].literal is not None,
         is_key_known=table.is_key_known,
+        merge=spec.changes.merge if is_merging(spec) else (),
+        retracts=retracts(spec),
     )
+
+
+def _dedupe(spec: TableSpec) -> Dedupe:
+    dedupe = spec.changes.dedupe
+    assert dedupe is not None
+    if dedupe.within_s is None:
+        return Dedupe(dedupe.by)
+    return Dedupe(dedupe.by, round(dedupe.within_s * 1000), spec.metadata["timestamp"])
 
 
 def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
@@ -175,9 +189,6 @@ def _envelope_key_reading(table: Table) -> Reading:
 
 def _reading(table: Table) -> Reading:
     spec = table.spec
-    unknown_fields: str = spec.shape.unknown_fields
-    if spec.shape.schema_evolution == "freeze" and unknown_fields == "add":
-        unknown_fields = "rescue" if spec.shape.rescue else "refuse"
     value = spec.source.value
     return Reading(
         format=value.format,
@@ -185,9 +196,7 @@ def _reading(table: Table) -> Reading:
         is_by_header=value.framing == "header" and value.source != "latest",
         message=value.message or "",
         schemas=tuple(sorted(table.schema.of_values)),
-        unknown_fields=unknown_fields,
-        is_rescuing=spec.shape.rescue,
-        may_widen=spec.shape.schema_evolution == "evolve",
+        **spec.shape.fitting,
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),

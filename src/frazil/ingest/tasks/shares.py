@@ -145,7 +145,8 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 
 def _is_plain(target: TableTarget) -> bool:
-    others = (target.changes, target.envelope, target.source, target.record_key, target.known.crashing or None)
+    crashing = target.known.crashing or None
+    others = (target.changes, target.envelope, target.source, target.record_key, target.dedupe, crashing)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
     return is_known and all(part is None for part in others)
 
@@ -161,7 +162,7 @@ def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
     decoded = changes.decoded
     requests = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(requests) or changes.rescued is not None
+    return any(requests) or bool(changes.own)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
+from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
 from frazil.upsert.task_changes import TaskChanges
 from frazil.write.target import TableTarget
@@ -154,6 +155,7 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
+    of_rows = (*of_rows, refuse_unmergeable)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -373,6 +375,7 @@ class TableRun:
         writer, kept = self._own_writer(), changes.without_refused()
         records = pick({name: columns[name] for name in columns.keys() & self.row_fields}, kept.records)
         rows = shape_rows(self.target, kept, records)
+        rows = self.changes.identify(topic, rows, records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
             self.changes.take(topic, columns, rows, kept, records)

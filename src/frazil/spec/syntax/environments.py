@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.secrets import Secrets
+from frazil.secrets import SECRET_KEYS, Secrets
 from frazil.spec.syntax.document import HIDDEN, Items, Node, Scalar, Section, filled, parse_value
 from frazil.spec.syntax.problems import LABEL, OptionLine, Problems, advice, nearest, place
 
@@ -24,7 +24,6 @@ VARIABLE = "FRAZIL_ENV"
 """The environment variable that names the environment where no option does."""
 SECRET_SECTIONS = frozenset(("kafka", "registry", "catalog", "spark", "http", "telemetry", "ha"))
 """Sections at the top of the file in which every text may be a secret: there the models replace references."""
-_SECRET_KEYS = frozenset(("protect_key",))
 _FREE_SECTIONS = frozenset(("kafka", "properties", "conf"))
 """Mappings whose keys are names with dots, of a client or of a library."""
 _PART = re.compile(r'"([^"]+)"|([^."]+)')
@@ -209,7 +208,7 @@ def fill_variables(document: Section, secrets: Secrets, problems: Problems) -> N
 def _filled(node: Node, names: tuple[str, ...], secrets: Secrets, problems: Problems) -> Node:
     if isinstance(node, Section):
         for key, value in node.items():
-            if key not in _SECRET_KEYS:
+            if key not in SECRET_KEYS:
                 node[key] = _filled(value, (*names, key), secrets, problems)
     elif isinstance(node, Items):
         node[:] = [_filled(item, names, secrets, problems) for item in node]

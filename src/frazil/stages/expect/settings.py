@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from frazil.spec.models import TableSpec
 
 OTHER_DROPS = (
-    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
-    "truncate", "update_without_document", "notification",
+    "where", "filter", "explode", "lookup", "duplicate", "tombstone", "heartbeat", "transaction", "schema_change", "message",
+    "delete", "truncate", "update_without_document", "notification",
 )  # fmt: skip
 """What records are counted as that other things drop: no expectation has such a name."""
 _EXPECTATION_KINDS = {"that": "that", "min_rows": "min_rows", "max_age": "max_age_s"}
@@ -106,6 +106,14 @@ class ExpectSpec(StageSettings):
     def counted(self) -> tuple[str, ...]:
         """See StageSettings."""
         return tuple(expectation.name for expectation in self.expect)
+
+    @property
+    def withheld(self) -> dict[str, str]:
+        """See StageSettings. Rows that do not meet another expectation are in no commit."""
+        warning = (
+            each.name for each in self.expect if each.is_of_rows and each.action == "warn" and each.at_most is None
+        )
+        return dict.fromkeys(warning, "records did not meet the expectation")
 
     def of_rest(self) -> Self:
         """See StageSettings."""

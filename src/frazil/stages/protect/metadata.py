@@ -20,6 +20,7 @@ from frazil.schema.projection import HEADERS, KEY
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.protect.kernels import protect_headers, protected_values
 from frazil.stages.protect.rules import Protection, Rule, protected_paths, rule_around, spelled
+from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 
 HIDDEN = "the value does not fit; it is not shown, because the table protects fields"
@@ -46,20 +47,19 @@ def protect_metadata(protection: Protection, target: TableTarget, read: ReadReco
     own = {field: _protected_metadata(protection, field, values) for field, values in metadata.items()}
     return replace(
         changes,
-        decoded=replace(changes.decoded, mismatches=mismatches, rescued=None),
-        rescued=_protected_rescued(target, protection, changes.rescued),
-        own={**changes.own, **own},
+        decoded=replace(changes.decoded, mismatches=mismatches),
+        own={**changes.own, **own, **_protected_rescued(target, protection, changes.rescued)},
     )
 
 
-def _protected_rescued(target: TableTarget, protection: Protection, rescued: pa.Array | None) -> pa.Array | None:
-    """Returns the rescued values protected, one per change."""
+def _protected_rescued(target: TableTarget, protection: Protection, rescued: pa.Array | None) -> dict[str, pa.Array]:
+    """Returns the column of rescued values protected, one per change."""
     if rescued is None:
-        return None
+        return {}
     source = target.source or target
     rules = protected_paths(source.schema, protection, source.origins)
     texts = (None if text is None else _rescued(protection, rules, text) for text in rescued.to_pylist())
-    return pa.array(texts, pa.string())
+    return {RESCUED_COLUMN: pa.array(texts, pa.string())}
 
 
 def _protected_metadata(protection: Protection, field: str, values: pa.Array) -> pa.Array:

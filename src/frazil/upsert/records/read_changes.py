@@ -6,7 +6,6 @@ carries the operation itself (`cdc.changes`), and its record's key only names th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -68,9 +67,9 @@ def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
         ops=ops,
         records=rows,
         unavailable={},
-        decoded=replace(decoded, columns=[], rescued=None),
+        decoded=replace(decoded, columns=[], own={}),
         key_columns=name_columns(target, keys.fields),
-        rescued=decoded.rescued,
+        own=decoded.own,
     )
     if reading.marks_deletes:
         _mark(target, changes, ~has_row, records["timestamp"])
@@ -121,7 +120,11 @@ def _mark(target: TableTarget, changes: Changes, is_gone: Bools, times: pa.Array
     # A struct that contains a key has other members too, which are kept.
     keys = {path[0] for path in target.changes.paths if len(path) == 1}
     changes.ops[:] = UPSERT
-    changes.own = {"deleted": pa.array(is_gone), "deleted_at": pc.if_else(pa.array(is_gone), times, None)}
+    changes.own = {
+        **changes.own,
+        "deleted": pa.array(is_gone),
+        "deleted_at": pc.if_else(pa.array(is_gone), times, None),
+    }
     if is_gone.any():
         changes.unavailable = {n: is_gone for n, column in enumerate(target.fields) if column.name not in keys}
 
@@ -310,19 +313,10 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
 
 
 def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, what: str, limit: int) -> list[Mismatch]:
-    """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
-    unfit = lacks & _are_rescued(changes, name)
+    """Refuses changes whose column is empty: the record has no value, or the value does not fit."""
+    unfit = lacks & changes.mismatched(name)
     mismatches = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
     return mismatches + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
-
-
-def _are_rescued(changes: Changes, name: str) -> Bools:
-    """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
-    rescued = changes.rescued
-    if rescued is None:
-        return np.zeros(changes.ops.size, np.bool_)
-    are_rescued = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
-    return np.asarray(are_rescued.fill_null(False))
 
 
 def _refuse_noted(target: TableTarget, topic: str, records: Records, changes: Changes, limit: int) -> list[Mismatch]:

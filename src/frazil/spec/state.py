@@ -1,0 +1,216 @@
+"""The keys of tables that are their own state: `merge`, functions of the records of a key, and `dedupe`.
+
+What is merged is in `upsert.merge`, and duplicates are found in `upsert.dedupe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
+
+from frazil.name_case import Spellings
+from frazil.spec.models import TableSpec
+from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
+from frazil.spec.syntax.problems import Mistake
+from frazil.spec.syntax.units import duration_text
+from frazil.spec.table_forms import ALL_COLUMNS
+
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
+    "sum": (_NUMBERS, "numbers"),
+    "bool_and": ((BooleanType,), "booleans"),
+    "bool_or": ((BooleanType,), "booleans"),
+    "collect_set": ((ListType,), "lists"),
+    "collect_list": ((ListType,), "lists"),
+    "min": ((PrimitiveType,), "plain values"),
+    "max": ((PrimitiveType,), "plain values"),
+}
+"""The types of columns that a function takes, and what they are called; the other functions take every column."""
+RETRACTABLE = ("latest", "sum", "count")
+"""The functions that a change of the source can be taken off again, or that need not be."""
+_BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
+"""The functions that would need the ordering value of each value, which a row does not have."""
+_OF_ORDER = ("latest", "max")
+_EVENTS = ("cloudevents", "outbox")
+_WHOLE = ("debezium", "maxwell", "canal")
+"""The envelopes that have the whole row before an update."""
+_LIST_REMEDY = "make a list of the value, such as `select: select id, array(tag) as tags from records`"
+
+
+def is_merging(table: TableSpec) -> bool:
+    """Whether rows are merged, and not just replaced by the latest record of their key."""
+    return any(function != "latest" for _, function in table.changes.merge)
+
+
+def retracts(table: TableSpec) -> bool:
+    """Whether changes of the source are taken off what they were merged into."""
+    envelope = table.changes.envelope
+    return is_merging(table) and envelope is not None and envelope.kind not in _EVENTS
+
+
+def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The columns, metadata and handling of tombstones that `merge` and `dedupe` bring about. metadata: of the table."""
+    settings: dict[str, Any] = {}
+    declared = Spellings((*(column.name for column in table.shape.columns), *metadata.values()))
+    counts = [name for name, function in table.changes.merge if function == "count" and declared.find(name) is None]
+    if counts and ALL_COLUMNS not in counts:
+        columns = (ColumnSpec(name=name, type=LongType(), constant="1") for name in counts)
+        settings["columns"] = (*table.shape.columns, *columns)
+    if retracts(table) and not table.changes.tombstones:
+        settings["tombstones"] = "ignore"
+    if table.changes.dedupe is not None and table.changes.dedupe.within_s is not None and "timestamp" not in metadata:
+        settings["metadata"] = {**metadata, "timestamp": METADATA_COLUMNS["timestamp"]}
+    return settings
+
+
+def describe_state(table: TableSpec) -> Iterator[str]:
+    """Yields how rows are made of more than their own record, a line for each setting."""
+    changes = table.changes
+    if is_merging(table):
+        functions = dict(changes.merge)
+        others = functions.pop(ALL_COLUMNS, "latest")
+        named = [f"{function} of {name}" for name, function in functions.items() if function != "count"]
+        named += [f"{name} counts records" for name, function in functions.items() if function == "count"]
+        keys = ", ".join(changes.key_columns) or "the record's key"
+        taken_off = "; changes are taken off and put on" if retracts(table) else ""
+        yield f"merges records by {keys}: {', '.join((*named, f'{others} of other columns'))}{taken_off}"
+    if changes.dedupe is not None:
+        within = changes.dedupe.within_s
+        reach = f" at most {duration_text(within)} apart" if within is not None else ""
+        yield f"drops records with the same {', '.join(changes.dedupe.by)}{reach}"
+
+
+def check_merge(table: TableSpec) -> Iterator[Mistake]:
+    """Yields functions that the table's mode, key, order, envelope or columns do not allow."""
+    changes = table.changes
+    if not changes.merge:
+        return
+    if changes.mode != "upsert":
+        message = "`merge` merges the records of a key, and a table with `mode: append` keeps all of them"
+        yield Mistake("merge", message, "write `mode: upsert` and `key_columns: [NAME]`, or remove it")
+        return
+    if changes.deletes == "soft":
+        message = "`deletes: soft` keeps a deleted row, and `merge` would continue with its values"
+        yield Mistake("deletes", message, "write `deletes: hard`, or remove `merge`")
+    yield from _check_columns(table)
+    yield from _check_order(table)
+    if retracts(table):
+        yield from _check_source(table)
+        yield from _check_retractions(table)
+
+
+def _check_columns(table: TableSpec) -> Iterator[Mistake]:
+    keys, metadata = Spellings(table.changes.key_columns), Spellings(table.metadata.values())
+    columns = {} if table.has_query else {column.name: column for column in table.shape.columns}
+    spellings = Spellings(columns)
+    for name, function in table.changes.merge:
+        if name == ALL_COLUMNS and function == "count":
+            remedy = "name the column: `merge: {records: count}`"
+            yield Mistake("merge", "`merge: count` names no column for the number of records", remedy)
+        elif name != ALL_COLUMNS and keys.find(name) is not None:
+            message = f"`merge` has `{name}`, which identifies the row"
+            yield Mistake(("merge", name), message, "take it out of `merge`, or out of `key_columns`")
+        elif name != ALL_COLUMNS:
+            column = columns.get(spellings.find(name) or name)
+            yield from _check_column(name, function, column, is_metadata=metadata.find(name) is not None)
+
+
+def _check_column(name: str, function: str, column: ColumnSpec | None, *, is_metadata: bool) -> Iterator[Mistake]:
+    """Yields a function that does not fit its column. column: as it is declared; None where it is not."""
+    of_count = f"`merge.{name}` is `count`, which makes a column of its own, and"
+    if function == "count" and is_metadata:
+        yield Mistake(("merge", name), f"{of_count} `metadata` makes the column too", "give the count another name")
+    if column is None:
+        return
+    if function == "count" and column.constant is None:
+        remedy = "take it out of `columns`, or write `sum`"
+        yield Mistake(("merge", name), f"{of_count} `columns` declares the column", remedy)
+    kinds, what = _TAKEN.get(function, ((IcebergType,), ""))
+    if not isinstance(column.type, kinds):
+        remedy = _LIST_REMEDY if kinds == (ListType,) else "write another function, or another type"
+        yield Mistake(("merge", name), f"`merge.{name}`: `{function}` takes {what}, not `{column.type}`", remedy)
+
+
+def _check_order(table: TableSpec) -> Iterator[Mistake]:
+    order_by = table.changes.order_by
+    if order_by is None or not is_merging(table):
+        return
+    functions = dict(table.changes.merge)
+    of_order = functions.get(order_by, functions.get(ALL_COLUMNS, "latest"))
+    if of_order not in _OF_ORDER:
+        message = f"`merge` makes `{of_order}` of `{order_by}`, which orders the records: the latest would be unknown"
+        yield Mistake("merge", message, f"write `{order_by}: latest`, or let another column order the records")
+    for name, function in table.changes.merge:
+        if function in _BY_ORDER_NOT and name != order_by:
+            message = f"`{function}` of late records is unknown: a row has no `{order_by}` for each of its values"
+            remedy = (
+                "leave `order_by` out, so that records count in the order of their offsets, or write `latest`, `min`"
+            )
+            yield Mistake(("merge", name) if name else "merge", message, f"{remedy} or `max`")
+
+
+def _check_source(table: TableSpec) -> Iterator[Mistake]:
+    """Yields an envelope, or a use of it, that does not have what is taken off."""
+    changes = table.changes
+    kind = changes.envelope.kind if changes.envelope is not None else ""
+    if kind not in _WHOLE:
+        what = "an operation in a field" if kind == "operation" else f"`envelope: {kind}`"
+        message = f"`merge` takes off the row before an update, and {what} does not have the whole of it"
+        yield Mistake("envelope", message, "merge records without `envelope`, or write `mode: upsert` without `merge`")
+    if changes.atomic is not None:
+        message = "`atomic` shows transactions whole, and `merge` does not keep them apart"
+        yield Mistake("atomic", message, "remove one of them")
+    if changes.order_by is not None:
+        message = "`order_by` has no effect on changes that are taken off and put on"
+        yield Mistake("order_by", message, "leave it out: changes are merged in the order of their offsets")
+    if changes.tombstones == "delete":
+        message = "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves"
+        yield Mistake("tombstones", message, "write `tombstones: ignore`, or remove it")
+
+
+def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
+    changes = table.changes
+    for name, function in changes.merge:
+        if function not in RETRACTABLE:
+            message = f"`{function}` cannot take off a change of the source: the value before it is unknown"
+            remedy = f"write one of: {', '.join(RETRACTABLE)}; or merge a changelog table's rows in a query"
+            yield Mistake(("merge", name) if name else "merge", message, remedy)
+    if all(function != "count" for _, function in changes.merge):
+        message = "`merge` takes deleted rows off, and no `count` shows when none is left"
+        yield Mistake("merge", message, "add one, such as `merge: {rows: count}`: a row whose count is 0 is deleted")
+    if not changes.key_columns:
+        message = "`merge` of changes needs the columns to group by, and the table names no `key_columns`"
+        yield Mistake("merge", message, "write `key_columns: [NAME]`")
+
+
+def check_dedupe(table: TableSpec) -> Iterator[Mistake]:
+    """Yields `dedupe` of a table that cannot have it, and a column that cannot identify an event."""
+    dedupe = table.changes.dedupe
+    if dedupe is None:
+        return
+    if table.changes.mode == "upsert":
+        message = "`dedupe` drops records that are in the table already, and `mode: upsert` replaces their rows"
+        yield Mistake("dedupe", message, "remove one of them")
+    if table.changes.changelog:
+        message = "`dedupe` would drop changes of a row, which `changelog: true` keeps"
+        yield Mistake("dedupe", message, "remove one of them")
+    types = {} if table.has_query else {column.name: column.type for column in table.shape.columns}
+    for name in dedupe.by:
+        kind = types.get(Spellings(types).find(name) or name)
+        if isinstance(kind, StructType | ListType | MapType):
+            message = f"`dedupe.by` has `{name}`, a {str(kind).partition('<')[0]}, and takes columns with plain values"
+            yield Mistake("dedupe", message, "name another column, or one inside it")

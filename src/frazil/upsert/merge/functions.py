@@ -1,0 +1,105 @@
+"""Which function merges the values of each column of a table, and the types that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.errors import SpecError
+from frazil.write.target import TableTarget
+
+_ALL_COLUMNS = ""
+ADDING = ("sum", "count")
+"""The functions that add values, and from which a value can be taken off."""
+COLLECTING = ("collect_set", "collect_list")
+"""The functions that join lists."""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _is_plain_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind)) and _is_plain(kind.value_type)
+
+
+_NUMBERS, _BOOLEANS, _PLAIN = (_is_number, "numbers"), (pa.types.is_boolean, "booleans"), (_is_plain, "plain values")
+_LISTS = (_is_plain_list, "lists of plain values")
+_TAKEN: Mapping[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "sum": _NUMBERS,
+    "min": _PLAIN,
+    "max": _PLAIN,
+    "bool_and": _BOOLEANS,
+    "bool_or": _BOOLEANS,
+    "collect_set": _LISTS,
+    "collect_list": _LISTS,
+}
+
+
+@dataclass(frozen=True)
+class MergedColumn:
+    """One column of a table whose rows are merged."""
+
+    name: str
+    #: The function, such as `sum`.
+    function: str
+    #: The type of the column in files.
+    type: pa.DataType
+
+
+def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
+    """Returns the columns of a table with the functions that merge their values. Columns that identify the row, and
+    columns of metadata that `merge` does not name, have `latest`.
+    """
+    assert target.changes is not None
+    named = dict(target.changes.merge)
+    usual = named.pop(_ALL_COLUMNS, "latest")
+    others = {path[0] for path in target.changes.paths}
+    of_records = {field.name for field in target.fields} - others
+    functions = dict.fromkeys(of_records, usual) | {name: named[name] for name in named.keys() - others}
+    return tuple(
+        MergedColumn(field.name, functions.get(field.name, "latest"), field.type) for field in target.arrow_schema
+    )
+
+
+def check_functions(target: TableTarget) -> None:
+    """Checks the types of the columns that functions merge.
+
+    Raises: SpecError where a function does not take the type of its column, or a query lacks the column of a `count`.
+    """
+    if target.changes is None or not target.changes.merge or not target.schema_json:
+        return
+    for column in merged_columns(target):
+        is_taken, what = _TAKEN.get(column.function, (None, ""))
+        if is_taken is not None and not is_taken(column.type):
+            message = f"`merge.{column.name}`: `{column.function}` takes {what}, and the column has the type"
+            raise SpecError(
+                f"{message} {_iceberg_type(target.schema, column.name)}",
+                remedy=_remedy(column),
+                where=target.name,
+            )
+
+
+def missing_columns(target: TableTarget) -> list[str]:
+    """Returns the columns that `merge` names and the table does not have, in the order of the pipeline file."""
+    if target.changes is None or not target.schema_json:
+        return []
+    names = {field.name for field in target.schema.fields}
+    return [name for name, _ in target.changes.merge if name != _ALL_COLUMNS and name not in names]
+
+
+def _iceberg_type(schema: Schema, name: str) -> str:
+    return str(schema.find_field(name).field_type)
+
+
+def _remedy(column: MergedColumn) -> str:
+    if column.function in COLLECTING:
+        return f"make a list of the value in a query, such as `array({column.name}) as {column.name}`"
+    return "write another function, or declare the column with another type, and create the table again"

@@ -1,0 +1,114 @@
+"""Sums that no order of their values can overflow: numbers are added in limbs of 32 bits, each in an int64.
+
+The sum of `bigint` values in 64 bits fails on any prefix that is too large, though the total fits. Limbs add up two
+thousand million values before a limb is full, and whether the total fits its column is decided at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.schema.arrow import Bools, Ints, unsliced
+
+_BITS = 32
+_MASK = 2**_BITS - 1
+_OF_INTEGERS, _OF_DECIMALS = 2, 4
+
+
+def limb_count(kind: pa.DataType) -> int:
+    """Returns the number of arrays that hold the sums of values of this type: one of floats, which are added as float64."""
+    if pa.types.is_decimal(kind):
+        return _OF_DECIMALS
+    return 1 if pa.types.is_floating(kind) else _OF_INTEGERS
+
+
+def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
+    """Returns numbers as limbs, the lowest first, each int64 `(n_rows,)`, or float64 for floats; null for null. signs: 1
+    for a value to be added and -1 for one to be taken off; None: all are added.
+    """
+    is_null = pa.array(np.asarray(column.is_null()))
+    if pa.types.is_floating(column.type):
+        values = np.asarray(column.cast(pa.float64()).fill_null(0.0))
+        return [_masked(values if signs is None else values * signs, is_null)]
+    if pa.types.is_decimal(column.type):
+        low, high = _halves(column)
+        limbs = [low & np.uint64(_MASK), low >> np.uint64(_BITS), high & _MASK, high >> _BITS]
+    else:
+        numbers = np.asarray(column.cast(pa.int64()).fill_null(0))
+        limbs = [numbers & _MASK, numbers >> _BITS]
+    signed = (limb.astype(np.int64) for limb in limbs)
+    return [_masked(limb if signs is None else limb * signs, is_null) for limb in signed]
+
+
+def add(limbs: Sequence[pa.Array], codes: Ints, counted: Bools, count: int) -> list[pa.Array]:
+    """Returns the sums of limbs by group; null for a group without a value. codes: the group of each row, below `count`.
+    counted: which rows are added.
+    """
+    rows = np.flatnonzero(counted & np.asarray(limbs[0].is_valid()))
+    groups = codes[rows]
+    has_value = np.zeros(count, np.bool_)
+    has_value[groups] = True
+    totals = []
+    for limb in limbs:
+        values = np.asarray(limb.fill_null(0))
+        total = np.zeros(count, values.dtype)
+        np.add.at(total, groups, values[rows])
+        totals.append(total)
+    _carry(totals)
+    return [_masked(total, pa.array(~has_value)) for total in totals]
+
+
+def join(limbs: Sequence[pa.Array], kind: pa.DataType) -> tuple[pa.Array, Bools]:
+    """Returns the sums as values of a type, and which do not fit it, bool `(n_rows,)`; those are null."""
+    is_null: Bools = np.asarray(limbs[0].is_null())
+    numbers = [np.asarray(limb.fill_null(0)) for limb in limbs]
+    if pa.types.is_floating(kind):
+        values = numbers[0].astype(np.float32) if pa.types.is_float32(kind) else numbers[0]
+        is_over = ~is_null & ~np.isfinite(values)
+        return _masked(values, pa.array(is_null | is_over)), is_over
+    is_over = ~is_null & ~_is_32_bits(numbers[-1])
+    numbers[-1] = np.where(is_over, 0, numbers[-1])
+    if pa.types.is_decimal(kind):
+        sums = _decimals(numbers, kind)
+        most = pa.scalar(Decimal(10**kind.precision - 1), pa.decimal128(38, 0))
+        is_over |= ~is_null & np.asarray(pc.greater(pc.abs(_decimals(numbers, pa.decimal128(38, 0))), most))
+    else:
+        sums = pa.array((numbers[1] << _BITS) | numbers[0])
+        if pa.types.is_int32(kind):
+            is_over |= ~is_null & ~_is_32_bits(np.asarray(sums))
+    return pc.if_else(pa.array(is_null | is_over), pa.scalar(None, sums.type), sums).cast(kind), is_over
+
+
+def _carry(limbs: Sequence[Ints]) -> None:
+    """Moves what exceeds 32 bits of a limb into the next one."""
+    for number in range(len(limbs) - 1):
+        limbs[number + 1][:] += limbs[number] >> _BITS
+        limbs[number][:] &= _MASK
+
+
+def _is_32_bits(numbers: Ints) -> Bools:
+    return np.asarray((numbers >= -(2**31)) & (numbers < 2**31), np.bool_)
+
+
+def _halves(column: pa.Array) -> tuple[np.ndarray, Ints]:
+    """Returns the lower halves of 128-bit numbers, uint64, and the upper halves, int64; zero for null."""
+    plain = unsliced(column)
+    words = np.frombuffer(plain.buffers()[1], np.int64, 2 * len(plain)).reshape(-1, 2)
+    there = np.asarray(plain.is_valid())
+    return np.where(there, words[:, 0], 0).view(np.uint64), np.where(there, words[:, 1], 0)
+
+
+def _decimals(limbs: Sequence[Ints], kind: pa.DataType) -> pa.Array:
+    words = np.empty((limbs[0].size, 2), np.int64)
+    words[:, 0] = (limbs[1] << _BITS) | limbs[0]
+    words[:, 1] = (limbs[3] << _BITS) | limbs[2]
+    return pa.Array.from_buffers(kind, limbs[0].size, [None, pa.py_buffer(words)])
+
+
+def _masked(values: np.ndarray, is_null: pa.Array) -> pa.Array:
+    return pa.array(values, mask=np.asarray(is_null))

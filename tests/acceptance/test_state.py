@@ -1,0 +1,183 @@
+"""Tables that are their own state, on real services: SIGKILL between look-up and commit and right behind a commit, doubled
+records, a second process. What Python computes of all records is what Spark, PyIceberg, DuckDB and Polars read.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points, wait_until_gone
+from tests.acceptance.running import Run
+from tests.acceptance.verifier import read_newest
+
+pytestmark = pytest.mark.timeout(900)
+
+_FENCED = 3
+_STEPS = ("upsert.resolved", "commit.landed")
+_HOUR = 3_600_000
+_BEGIN = 1_700_000_000_000
+
+
+class Totals:
+    """A topic of orders, merged by customer, with lists that a query makes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.rows = pipeline, list[dict[str, Any]]()
+        self.table, self.topic = pipeline.add_fed_table(
+            "totals",
+            2,
+            mode="upsert",
+            key_columns=["customer"],
+            select="select customer, amount, at, array(tag) as tags from records where amount >= 0",
+            merge={"amount": "sum", "orders": "count", "at": "max", "tags": "collect_set"},
+            format_version=3,
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number = len(self.rows)
+            row = {
+                "customer": f"c{number * 7 % 11}",
+                "amount": number % 13 - 1,
+                "at": number * 5 % 101,
+                "tag": f"t{number % 3}",
+            }
+            self.rows.append(row)
+            self.pipeline.feed.send(self.topic, [row], number % 2)
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self.rows:
+            if row["amount"] >= 0:
+                groups[row["customer"]].append(row)
+        wanted = [
+            {
+                "customer": customer,
+                "amount": sum(row["amount"] for row in rows),
+                "orders": len(rows),
+                "at": max(row["at"] for row in rows),
+                "tags": sorted({row["tag"] for row in rows}),
+            }
+            for customer, rows in sorted(groups.items())
+        ]
+        names = ("customer", "amount", "orders", "at")
+        rows = _rows_of(self.pipeline, self.table, "customer")
+        assert [{**{name: row[name] for name in names}, "tags": sorted(row["tags"])} for row in rows] == wanted
+
+
+class Groups:
+    """A topic of changes of a source's table, merged by city."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.rows, self.count = pipeline, dict[int, dict[str, Any]](), 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "groups",
+            2,
+            envelope="debezium",
+            mode="upsert",
+            key_columns=["city"],
+            merge={"amount": "sum", "orders": "count"},
+            format_version=2,
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count * 3 % 17, self.count + 1
+            before = self.rows.pop(number, None)
+            after = None
+            if before is None or self.count % 5:
+                after = {"id": number, "city": f"city{self.count % 4}", "amount": self.count % 9}
+                self.rows[number] = after
+            op = "d" if after is None else "c" if before is None else "u"
+            value = {"op": op, "before": before, "after": after}
+            self.pipeline.feed.send(self.topic, [value], number % 2, json.dumps({"id": number}).encode())
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        cities = sorted({row["city"] for row in self.rows.values()})
+        of_city = {city: [row["amount"] for row in self.rows.values() if row["city"] == city] for city in cities}
+        wanted = [{"city": city, "amount": sum(amounts), "orders": len(amounts)} for city, amounts in of_city.items()]
+        rows = _rows_of(self.pipeline, self.table, "city")
+        assert [{name: row[name] for name in ("city", "amount", "orders")} for row in rows] == wanted
+
+
+class Events:
+    """A topic whose producer sends every third record twice, and each event again after two days."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.kept, self.count = pipeline, list[dict[str, Any]](), 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "events", 1, dedupe={"by": ["id"], "within": "24h"}, format_version=3
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count, self.count + 1
+            row = {"id": f"e{number % 40}", "v": number}
+            at_ms = _BEGIN + number // 40 * 48 * _HOUR + number % 40
+            self.kept.append(row)
+            self.pipeline.feed.send(self.topic, [row], 0, at_ms=at_ms)
+            if number % 3 == 0:
+                self.pipeline.feed.send(self.topic, [{**row, "v": -1}], 0, at_ms=at_ms + _HOUR)
+            if number % 7 == 0 and number % 40 >= 5:
+                self.pipeline.feed.send(self.topic, [{"id": f"e{(number - 5) % 40}", "v": -2}], 0, at_ms=at_ms)
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        rows = _rows_of(self.pipeline, self.table, "v")
+        assert [{name: row[name] for name in ("id", "v")} for row in rows] == self.kept
+
+
+def _rows_of(pipeline: Pipeline, table: str, order: str) -> list[dict[str, Any]]:
+    metadata = pipeline.metadata(table)
+    assert metadata is not None
+    return sorted(read_newest(metadata), key=lambda row: row[order])
+
+
+def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events) -> None:
+    """Kills the driver while a batch of this table is at the step."""
+    with points[step, "hold"].armed():
+        table.feed(50)
+        points[step, "hold"].wait(run)
+        run.kill(run.pid, run.jvm_pid)
+        wait_until_gone(run)
+    assert run.wait() == -signal.SIGKILL
+
+
+def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
+    tables: tuple[Totals | Groups | Events, ...] = (Totals(pipeline), Groups(pipeline), Events(pipeline))
+    points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
+    for step, struck in zip((*_STEPS, _STEPS[0]), tables, strict=True):
+        for table in tables:
+            table.feed(120)
+        run = pipeline.run(failpoints=points.declaration)
+        for table in tables:
+            pipeline.wait_for_commit_of(table.table, run)
+            table.check()
+        _strike(points, step, run, struck)
+    first = pipeline.run(failpoints=points.declaration)
+    for table in tables:
+        pipeline.wait_for_commit_of(table.table, first)
+    with points["upsert.resolved", "hold"].armed():
+        tables[0].feed(50)
+        points["upsert.resolved", "hold"].wait(first)
+        with first.frozen():
+            points["upsert.resolved", "hold"].disarm()
+            second = pipeline.run()
+            for table in tables:
+                table.feed(50)
+                pipeline.wait_for_commit_of(table.table, second)
+        assert first.wait() == _FENCED, first.tail()
+    assert second.stop() == 0, second.tail()
+    for table in tables:
+        table.check()
+        pipeline.check_readers(table.table)
+    dropped = pipeline.summary(tables[2].table, "balance")
+    assert dropped["dropped"]["duplicate"] > 0

@@ -1,0 +1,256 @@
+"""One seeded history of a table whose rows are merged: records and changes in any partition, services that come and go,
+compactions, and trouble between any two steps; then the truth.
+
+The truth: every snapshot holds exactly what a query over the records before its offsets gives, computed here with plain
+dictionaries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frazil.catalog.progress import from_summary
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.spec import PipelineSpec, load_spec
+from frazil.types import Progress
+from tests.simulation.scene import Place, Scene, pipeline_of
+from tests.simulation.tables import Meddling, SharedTable
+
+_TABLE = "lake.m"
+_PLAIN = (
+    "merge: {n: sum, records: count, low: min, high: max, first: first, filled: latest_non_null, began: first_non_null,"
+    " every: bool_and, some: bool_or, tags: collect_set, all_tags: collect_list}"
+)
+_ORDERED = "order_by: at, merge: {n: sum, records: count, low: min, high: max, tags: collect_set}"
+_CHANGES = "envelope: debezium, merge: {n: sum, records: count}"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Put:
+    """What one record asks for. key: of the group. op: `put`, `take` (a row is taken off) or `clear`."""
+
+    op: str
+    key: int
+    row: Row
+
+
+class MergeHistory(Scene):
+    """Topics `a` and `b` feed `lake.m`. is_scattered: records of a group come through several partitions."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        fate = Meddling(seed)
+        super().__init__(fate, root)
+        fate.meddle = self._meddle
+        self.table = SharedTable(self.catalog, _TABLE, fate)
+        self.kind = str(fate.rng.choice([_PLAIN, _ORDERED, _CHANGES]))
+        self.is_scattered = self.kind != _PLAIN or fate.maybe(0.3)
+        self.key_count = fate.pick(1, 30)
+        self.asked: dict[Place, tuple[Put, ...]] = {}
+        self.rows: dict[int, Row] = {}
+        self.count = 0
+        self.topics_grow = self.is_scattered
+        for topic in "ab":
+            self.source.create(topic, fate.pick(1, 3))
+        self.spec = self._spec()
+
+    def _spec(self) -> PipelineSpec:
+        version = 3 if self.fate.maybe(0.6) else 2
+        settings = f"topics: [a, b], mode: upsert, key: {{format: json}}, key_columns: [k], format_version: {version}"
+        path = self.root / "pipeline.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = f"tables:\n  {_TABLE}: {{{settings}, commit: {{interval: 100ms}}, {self.kind}}}\n"
+        path.write_text(f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{text}')
+        return pipeline_of(self.root, load_spec(path, {}).tables[0])
+
+    # What happens
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(1, 15)):
+            if self.kind == _CHANGES:
+                self._change()
+            elif self.fate.maybe(0.9) or self.is_scattered:
+                row = self._row(self.fate.pick(0, self.key_count - 1))
+                self._send(row["k"], row["k"], row, Put("put", row["k"], row))
+            else:
+                key = self.fate.pick(0, self.key_count - 1)
+                self._send(key, key, None, Put("clear", key, {}))
+
+    def _change(self) -> None:
+        """A change of the source's table, whose rows move from one group to another."""
+        number = self.fate.pick(0, 20)
+        before = self.rows.get(number)
+        if before is not None and self.fate.maybe(0.3):
+            del self.rows[number]
+            value: Row = {"op": "d", "before": before, "after": None}
+            self._send(number, number, value, Put("take", before["k"], before))
+            return
+        after = {"id": number, **self._row(self.fate.pick(0, self.key_count - 1))}
+        self.rows[number] = after
+        asked = [Put("put", after["k"], after)]
+        if before is not None:
+            asked.insert(0, Put("take", before["k"], before))
+        value = {"op": "c" if before is None else "u", "before": before, "after": after}
+        self._send(number, number, value, *asked)
+
+    def _row(self, key: int) -> Row:
+        """A row with values that are there or not."""
+        number, fate = self.count, self.fate
+        row: Row = {"k": key, "n": number if fate.maybe(0.8) else None, "at": number // 3 - fate.pick(0, 4)}
+        row |= {"low": number * 7 % 31, "high": f"text {number * 5 % 17}", "last": number}
+        for name in ("first", "filled", "began"):
+            row[name] = number if fate.maybe(0.6) else None
+        for name in ("every", "some"):
+            row[name] = fate.maybe(0.5) if fate.maybe(0.7) else None
+        for name in ("tags", "all_tags"):
+            row[name] = [f"t{fate.pick(0, 5)}" for _ in range(fate.pick(0, 3))] if fate.maybe(0.7) else None
+        return row
+
+    def _send(self, owner: int, key: int, value: Row | None, *asked: Put) -> None:
+        """owner: the number of what has its changes in one partition."""
+        name = "id" if self.kind == _CHANGES else "k"
+        topic = "ab"[owner % 2]
+        partitions = len(self.source.by_name[topic].partitions)
+        partition = self.fate.pick(0, partitions - 1) if self.is_scattered and self.kind != _CHANGES else 0
+        gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
+        text = None if value is None else json.dumps(value).encode()
+        record_key = json.dumps({name: key}).encode()
+        offset = self.source.produce(topic, partition, text, self.clock.now_ms(), gap, key=record_key)
+        self.asked[topic, partition, offset] = asked
+        self.count += 1
+
+    def _touch_tables(self) -> None:
+        if self.fate.maybe(0.06):
+            self._meddle()
+        if self.fate.maybe(0.02):
+            self._roll_back(_TABLE)
+        if self.fate.maybe(0.01):
+            self._drop(_TABLE)
+
+    def _meddle(self) -> None:
+        """What somebody else does to the table."""
+        if not self.table.has_snapshots:
+            return
+        if self.fate.maybe(0.4):
+            self.table.touch()
+        elif self.fate.maybe(0.1):
+            self.table.upgrade()
+        else:
+            self.table.compact()
+
+    # The truth
+
+    def _check_end(self, service: Service) -> None:
+        [table] = service.tables
+        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
+        if self.catalog.load(_TABLE) is None:
+            assert not any(asked.op == "put" for puts in self.asked.values() for asked in puts)
+            return
+        progress = self.check()
+        behind = [place for place in self.asked if _at(progress, *place[:2]) <= place[2]]
+        assert not behind, f"not complete: {behind[:5]}"
+
+    def check(self) -> Progress:
+        """Compares every snapshot with the query over its records; returns the newest progress."""
+        progress = Progress()
+        order: list[Place] = []
+        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
+            before, progress = progress, from_summary("sim", snapshot.summary) or progress
+            order += sorted(
+                place for place in self.asked if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])
+            )
+            expected = query(self.kind, (put for place in order for put in self.asked[place]))
+            rows = [{name: row.get(name) for name in self._names(row)} for row in self.table.rows_at(snapshot.id)]
+            found = {row["k"]: _comparable(row) for row in rows}
+            assert len(found) == len(rows), f"snapshot {snapshot.id} has a key twice"
+            wanted = {key: _comparable(row) for key, row in expected.items()}
+            assert found == wanted, f"snapshot {snapshot.id}: {found} is not {wanted}"
+        return progress
+
+    def _names(self, row: Mapping[str, Any]) -> Iterable[str]:
+        of_kind = {_PLAIN: _OF_PLAIN, _ORDERED: _OF_ORDERED, _CHANGES: _OF_CHANGES}[self.kind]
+        return (name for name in of_kind if name in row)
+
+
+def query(kind: str, puts: Iterable[Put]) -> dict[int, Row]:
+    """Returns what a query makes of records in this order, by key: a batch query over all of them."""
+    groups: dict[int, list[Put]] = defaultdict(list)
+    for put in puts:
+        if put.op == "clear":
+            groups.pop(put.key, None)
+        else:
+            groups[put.key].append(put)
+    functions = {_PLAIN: _OF_PLAIN, _ORDERED: _OF_ORDERED, _CHANGES: _OF_CHANGES}[kind]
+    rows = {
+        key: {name: function(of_key, name) for name, function in functions.items()} for key, of_key in groups.items()
+    }
+    return {key: row for key, row in rows.items() if row["records"]}
+
+
+def _values(puts: list[Put], name: str) -> list[Any]:
+    return [put.row[name] for put in puts if put.row[name] is not None]
+
+
+def _sum(puts: list[Put], name: str) -> int | None:
+    values = [put.row[name] * (-1 if put.op == "take" else 1) for put in puts if put.row[name] is not None]
+    return sum(values) if values else None
+
+
+def _set(puts: list[Put], name: str) -> list[Any] | None:
+    lists = _values(puts, name)
+    return sorted({element for elements in lists for element in elements}) if lists else None
+
+
+def _empty(puts: list[Put], name: str) -> list[Any] | None:
+    return [] if _values(puts, name) else None
+
+
+def _latest_by_order(puts: list[Put], name: str) -> Any:
+    return max(enumerate(puts), key=lambda pair: (pair[1].row["at"], pair[0]))[1].row[name]
+
+
+Function = Callable[[list[Put], str], Any]
+_OF_CHANGES: dict[str, Function] = {
+    "k": lambda puts, name: puts[-1].row[name],
+    "n": lambda puts, name: _sum(puts, name) or 0,
+    "records": lambda puts, _: sum(-1 if put.op == "take" else 1 for put in puts),
+    "last": lambda puts, name: [put for put in puts if put.op == "put"][-1].row[name],
+}
+_BOTH: dict[str, Function] = {
+    **_OF_CHANGES,
+    "n": _sum,
+    "low": lambda puts, name: min(_values(puts, name)),
+    "high": lambda puts, name: max(_values(puts, name)),
+    "tags": lambda puts, name: (
+        sorted({tag for tags in _values(puts, name) for tag in tags}) if _values(puts, name) else None
+    ),
+}
+_OF_ORDERED: dict[str, Function] = {**_BOTH, "last": _latest_by_order, "at": _latest_by_order}
+_OF_PLAIN: dict[str, Function] = {
+    **_BOTH,
+    "first": lambda puts, name: puts[0].row[name],
+    "last": lambda puts, name: puts[-1].row[name],
+    "filled": lambda puts, name: _values(puts, name)[-1] if _values(puts, name) else None,
+    "began": lambda puts, name: _values(puts, name)[0] if _values(puts, name) else None,
+    "every": lambda puts, name: all(_values(puts, name)) if _values(puts, name) else None,
+    "some": lambda puts, name: any(_values(puts, name)) if _values(puts, name) else None,
+    "all_tags": lambda puts, name: [tag for tags in _values(puts, name) for tag in tags] or _empty(puts, name),
+}
+
+
+def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without nulls, which a column that is not there yet has too, and with sets in order."""
+    tags = row.get("tags")
+    return {
+        name: sorted(tags) if name == "tags" and tags else value for name, value in row.items() if value is not None
+    }
+
+
+def _at(progress: Progress, topic: str, partition: int) -> int:
+    return progress.offsets.get(topic, {}).get(partition, 0)
