@@ -52,6 +52,8 @@ class MergedColumn:
     function: str
     #: The type of the column in files.
     type: pa.DataType
+    #: Whether the column has the key of the row, or a part of it.
+    is_of_key: bool = False
 
 
 def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
@@ -65,7 +67,8 @@ def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
     of_records = {field.name for field in target.fields} - others
     functions = dict.fromkeys(of_records, usual) | {name: named[name] for name in named.keys() - others}
     return tuple(
-        MergedColumn(field.name, functions.get(field.name, "latest"), field.type) for field in target.arrow_schema
+        MergedColumn(field.name, functions.get(field.name, "latest"), field.type, field.name in others)
+        for field in target.arrow_schema
     )
 
 

@@ -147,6 +147,9 @@ def _merged(column: MergedColumn, parts: pa.Table, groups: _Groups, latest: Ints
         places = groups.first(chosen)
     elif function == "latest_non_null":
         places = groups.last(chosen)
+    elif column.is_of_key:
+        # A row of which values were only taken off has its key all the same.
+        places = np.where(latest >= 0, latest, groups.last(groups.counted))
     return {column.name: values.take(pa.array(places, mask=places < 0))}
 
 

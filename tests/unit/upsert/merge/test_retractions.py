@@ -158,3 +158,17 @@ def test_changes_of_canal_are_taken_off(tmp_path: Path) -> None:
     send("DELETE", [_row(1, "Ulm", 6)])
     merging.catch_up()
     assert merging.table_rows("city", "amount", "orders") == [("Bonn", 8, 1)]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_group_that_lacks_what_is_taken_off_has_its_key_and_one_row(tmp_path: Path, is_cut: bool) -> None:
+    merging = Merging(tmp_path, _SETTINGS)
+    for number in range(3):
+        merging.put({"op": "d", "before": _row(number, "Bonn", 5), "after": None}, key={"id": number})
+        if is_cut:
+            merging.catch_up()
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", -15, -3)]
+    merging.put({"op": "c", "before": None, "after": _row(9, "Bonn", 7)}, key={"id": 9})
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders", "name") == [("Bonn", -8, -2, "n")]
