@@ -135,8 +135,9 @@ class ChangeOrder:
 
     def _of_merged(self, keys: Ranked, progress: Progress, *, is_taken_off: bool) -> Verdicts:
         """Returns the verdicts where all records of a key are merged into its row: dead letters apply in any order. UNKNOWN
-        where one is beyond the table's progress, or deletes the row, whose records may be newer. is_taken_off: a delete
-        takes a row off, and does not delete the row of its key.
+        where one is beyond the table's progress, or deletes the row, whose records may be newer; SUPERSEDED where the
+        topic shows that the row was deleted behind one, or the table truncated. is_taken_off: a delete takes a row off,
+        and does not delete the row of its key.
         """
         every = concat_ranked(self._draft.changes)
         places = self._draft.places_of(every)
@@ -145,8 +146,33 @@ class ChangeOrder:
         if not is_taken_off:
             is_waiting |= every.ops == DELETE
         verdicts = np.full(len(keys), APPLY, np.int8)
-        verdicts[find(keys, every)[is_waiting]] = UNKNOWN
+        numbers = find(keys, every)
+        verdicts[numbers[is_waiting]] = UNKNOWN
+        assert self._target.changes is not None
+        may_end = self._target.changes.is_one_partition if is_taken_off else not self._target.record.tombstones
+        if may_end and self._readers is not None:
+            self._read_on({place[:2] for place in places}, keys, progress, self._readers)
+            verdicts[numbers[self._are_ended(every, numbers, keys, is_taken_off=is_taken_off)]] = SUPERSEDED
         return verdicts
+
+    def _are_ended(self, every: Ranked, numbers: Ints, keys: Ranked, *, is_taken_off: bool) -> Bools:
+        """Returns which changes are before a truncate, or a delete of their row, in their partition, bool `(n_changes,)`.
+        numbers: of their keys.
+        """
+        ends = dict[tuple[int, int, int], int]()
+        for later in self._later:
+            is_end = (later.ops == TRUNCATE) | ((later.ops == DELETE) & (not is_taken_off))
+            rows = np.flatnonzero(is_end)
+            of_key = np.where(later.ops == TRUNCATE, -1, find(keys, later))
+            columns = (array[rows].tolist() for array in (later.source, later.partition, of_key, later.offset))
+            for source, partition, number, offset in zip(*columns, strict=True):
+                ends[source, partition, number] = max(offset, ends.get((source, partition, number), -1))
+        columns = (array.tolist() for array in (every.source, every.partition, numbers, every.offset))
+        are_ended = (
+            offset < max(ends.get((source, partition, number), -1), ends.get((source, partition, -1), -1))
+            for source, partition, number, offset in zip(*columns, strict=True)
+        )
+        return np.fromiter(are_ended, np.bool_, len(every))
 
     def _by_rows(self, keys: Ranked, live_rows: Found) -> Verdicts:
         """Returns what the live rows show, by the ordering column or else by where they come from."""
