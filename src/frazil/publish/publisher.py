@@ -186,7 +186,16 @@ class Publisher:
             COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
         }
         self._branches.move(
-            BranchMove(table, MAIN, position.published_id, snapshot_id, new_id(), {**published, **marks}, tags)
+            BranchMove(
+                table,
+                MAIN,
+                position.published_id,
+                snapshot_id,
+                new_id(),
+                {**published, **marks},
+                tags,
+                source=position.branch,  # Whoever discards it while its audits run does not want it on main.
+            )
         )
         log.info("table_published", table=table, snapshot=snapshot_id, complete_to_ms=complete_to_ms)
         _log_tags(table, tags)

@@ -169,6 +169,16 @@ def test_of_two_processes_one_publishes(scene: Scene) -> None:
     assert scene.publish().state == "published"
 
 
+def test_what_is_discarded_while_its_audits_run_is_not_published(scene: Scene) -> None:
+    first = scene.ingest()
+    scene.publish()
+    scene.ingest()
+    scene.audits.meanwhile = lambda: scene.another().discard(TABLE) and None
+    with pytest.raises(ConflictError, match="`ingest` was discarded in the meantime"):
+        scene.publish()
+    assert scene.seen == first
+
+
 @pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
 def test_a_lost_answer_is_resolved_by_the_table(scene: Scene, loss: str) -> None:
     candidate = scene.ingest()
