@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +22,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
+from frazil.literals import format_moment
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
 from frazil.publish.audits import NO_AUDITS
@@ -163,4 +163,4 @@ def _lines(table: str, report: PublishReport) -> Iterator[str]:
 
 
 def _iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{format_moment(milliseconds * 1000, 'milliseconds')}Z"

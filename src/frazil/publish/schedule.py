@@ -13,12 +13,12 @@ import structlog
 
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, unforeseen
 from frazil.ingest.tables.table import Table
 from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
 from frazil.publish.publisher import Published, Publisher, held_report
 from frazil.publish.report import PublishReport
-from frazil.publish.tags import last_time_ms
+from frazil.publish.tags import last_time_ms, past
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec
 from frazil.types import MAIN
@@ -154,6 +154,12 @@ class PublishSchedule:
         except FrazilError as error:
             report = replace(turn.report, state="failed", reason=error.message, remedy=error.remedy)
             turn.due_s = began_s + min(every_s, RETRY_S)
+        except Exception as error:  # noqa: BLE001  (the other tables are published, whatever is wrong with this one)
+            if not self._stopping.is_set():
+                log.error("unexpected_error", table=name, error=f"{type(error).__name__}: {error}", exc_info=error)
+            stop = unforeseen(error, name)
+            report = replace(turn.report, state="failed", reason=stop.message, remedy=stop.remedy)
+            turn.due_s = began_s + every_s
         with self._state.lock:
             turn.report = report
         self._log(name, turn)
@@ -165,7 +171,8 @@ class PublishSchedule:
         """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless
         another tool moves main.
         """
-        publishing, complete_ms = table.spec.publishing, table.progress.watermark.complete_to_ms
+        publishing = table.spec.publishing
+        complete_ms = past(table.progress.watermark.complete_to_ms, self._clock.now_ms())
         times = () if complete_ms is None else tuple(last_time_ms(tag.at, complete_ms) for tag in publishing.tags)
         if times != turn.tagged or publishing.branch != MAIN:
             self._opened().tag(published_table(table.spec))
