@@ -52,8 +52,8 @@ class Branches(Protocol):
         """Commits the change; succeeds also where the response was lost and the table has it.
 
         Raises: ConflictError where the branch has another snapshot than `expected`, or the table or the branch `source` does
-        not have the new one any more: the caller decides again. UnavailableError where the outcome is unknown: a change that lands later is
-        refused once the branch has another snapshot than `expected`.
+        not have the new one any more: the caller decides again. UnavailableError where the outcome is unknown: a change that
+        lands later is refused once the branch has another snapshot than `expected`.
         """
 
 

@@ -155,7 +155,7 @@ def _of_ref(metadata: TableMetadata, ref: Ref, on_main: Set[int], now_ms: int) -
 
 def _published(metadata: TableMetadata) -> list[Snapshot]:
     """Returns what main has of a table whose commits go to another branch, back to the newest progress of every pipeline:
-    it says up to when main is complete, and from where a branch that is discarded reads again.
+    without it nobody knows up to when main is complete, and from where a discarded branch is read again.
     """
     main = metadata.refs.get(MAIN)
     line = [] if main is None else list(metadata.line(main.snapshot))

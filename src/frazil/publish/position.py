@@ -21,7 +21,7 @@ PUBLISHED_AT = "published-at"
 COMPLETE_TO = "published-complete-to"
 """Table property: the record timestamp up to which main is complete, in milliseconds since 1970."""
 HELD = "publish-held"
-"""Table property: an operator has set main back, and nothing is published by schedule until `frazil publish`."""
+"""Table property: somebody has set main back, and nothing is published by schedule until `frazil publish`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Position:
     candidate: Progress
     #: Whether main may follow the branch.
     is_ahead: bool
+    #: Whether somebody else has set main back since this pipeline has moved it.
+    is_set_back: bool
     #: This pipeline's own properties of the table.
     marks: Mapping[str, str]
 
@@ -74,7 +76,9 @@ def find_position(metadata: TableMetadata, pipeline: str) -> Position:
     is_ahead = _leads_to(metadata, published_id, candidate_id) or (
         is_own and _has_read(published.offsets, candidate.offsets)
     )
-    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, marks)
+    moved_id = number(marks.get(PUBLISHED))
+    is_set_back = published_id not in (None, moved_id) and any(s.id == published_id for s in metadata.line(moved_id))
+    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks)
 
 
 def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:

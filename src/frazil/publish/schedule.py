@@ -154,7 +154,7 @@ class PublishSchedule:
         except FrazilError as error:
             report = replace(turn.report, state="failed", reason=error.message, remedy=error.remedy)
             turn.due_s = began_s + min(every_s, RETRY_S)
-        except Exception as error:  # noqa: BLE001  (the other tables are published, whatever is wrong with this one)
+        except Exception as error:  # The other tables are published, whatever is wrong with this one.
             if not self._stopping.is_set():
                 log.error("unexpected_error", table=name, error=f"{type(error).__name__}: {error}", exc_info=error)
             stop = unforeseen(error, name)

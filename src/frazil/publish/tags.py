@@ -61,7 +61,11 @@ def _missing(
     spec: TagSpec, metadata: TableMetadata, head: int | None, pipeline: str, now_ms: int
 ) -> Iterator[tuple[str, int]]:
     """Yields the name of each tag that the table does not have, and its snapshot."""
-    line = [(snapshot, ms) for snapshot in metadata.line(head) if (ms := past(_complete_ms(snapshot, pipeline), now_ms)) is not None]
+    line = [
+        (snapshot, ms)
+        for snapshot in metadata.line(head)
+        if (ms := past(_complete_ms(snapshot, pipeline), now_ms)) is not None
+    ]
     if not line:
         return
     for date, time_ms in _days(spec.at, line[0][1], now_ms - _milliseconds(spec)):

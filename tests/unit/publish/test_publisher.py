@@ -264,6 +264,25 @@ def test_main_that_was_set_back_stays_there_until_somebody_publishes(scene: Scen
     assert scene.publish().state == "published"
 
 
+def test_main_that_another_tool_has_set_back_stays_there_until_somebody_publishes(scene: Scene) -> None:
+    first, _ = scene.ingest(500), scene.publish()
+    second = scene.ingest()
+    scene.publish()
+    scene.main.roll_back(TABLE, first)
+    scene.ingest()
+    for _ in range(2):
+        held = scene.publish()
+        assert (held.state, scene.seen) == ("held", first)
+        assert held.reason == f"main was set back to the snapshot {first}, not by this pipeline"
+        scene.main.expire(TABLE, second)  # Nothing shows any more what main had.
+        state = scene.main.load(TABLE)
+        assert state is not None
+        assert state.marks["published-complete-to"] == "500"
+    assert scene.publisher.publish(AUDITED, "by hand").state == "published"
+    scene.ingest()
+    assert scene.publish().state == "published"
+
+
 def test_a_snapshot_of_another_branch_is_refused_and_one_of_this_branch_taken(scene: Scene) -> None:
     chosen = scene.ingest()
     foreign = scene.main.append_foreign(TABLE)

@@ -154,4 +154,7 @@ def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: R
         assert running.pass_time(11).state == "published"
         running.pass_time(1)
     assert running.schedule.status()["shop.other"].state == "failed"
-    assert [line["event"] for line in logs if line.get("table") == "shop.other"] == ["unexpected_error", "publish_failed"]
+    assert [line["event"] for line in logs if line.get("table") == "shop.other"] == [
+        "unexpected_error",
+        "publish_failed",
+    ]
