@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
-from frazil.catalog.progress import from_summary, key
+from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.types import MAIN, Offsets, Progress
 
@@ -93,6 +94,18 @@ def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None)
 def is_on_branch(metadata: TableMetadata, snapshot_id: int) -> bool:
     """Returns whether the branch has the snapshot, as far as its snapshots are not expired."""
     return any(snapshot.id == snapshot_id for snapshot in metadata.ancestors())
+
+
+def find_unread(metadata: TableMetadata, position: Position, pipeline: str) -> int | None:
+    """Returns the newest snapshot of the branch since main whose rows are in no records that are read again after the branch
+    is discarded: another writer's, or one of replayed dead letters; None without one.
+    """
+    on_main = {snapshot.id for snapshot in metadata.line(position.published_id)}
+    for snapshot in takewhile(lambda snapshot: snapshot.id not in on_main, metadata.ancestors()):
+        is_read = pipeline in snapshot.progress or snapshot.is_maintenance or snapshot.operation == "replace"
+        if not is_read or key(pipeline, REPLAY_ID) in snapshot.summary:
+            return snapshot.id
+    return None
 
 
 def _leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:

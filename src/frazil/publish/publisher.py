@@ -26,6 +26,7 @@ from frazil.publish.position import (
     PUBLISHED_AT,
     Position,
     find_position,
+    find_unread,
     is_on_branch,
     progress_at,
 )
@@ -135,10 +136,19 @@ class Publisher:
         """Makes the branch begin again at main; returns the progress from which records are read again. Records since then
         are read again, as their progress goes with the snapshots that are discarded.
 
-        Raises: as `publish`.
+        Raises: SpecError where rows of the branch would not be read again; as `publish`.
         """
-        _, position = self._found(table)
+        metadata, position = self._found(table)
         if not position.is_published:
+            unread_id = find_unread(metadata, position, self._pipeline)
+            if unread_id is not None:
+                raise SpecError(
+                    f"the snapshot {unread_id} of the branch `{position.branch}` has rows that are not read again: it is"
+                    " another writer's, or of replayed dead letters",
+                    remedy=f"publish it by `frazil publish {table} --override`, or give its rows up by `ALTER TABLE {table}"
+                    f" DROP BRANCH {position.branch}` in Spark, after which the branch begins again at main",
+                    where=table,
+                )
             move = BranchMove(table, position.branch, position.candidate_id, position.published_id, new_id())
             self._branches.move(move)
             log.warning("branch_discarded", table=table, branch=position.branch, snapshot=position.candidate_id)

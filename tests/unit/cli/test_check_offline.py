@@ -96,7 +96,7 @@ def test_queries_are_parsed_without_any_record(file: Path, capsys: Captured) -> 
 
 
 @pytest.mark.jvm
-def test_audits_are_parsed_too(file: Path, capsys: Captured) -> None:
+def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) -> None:
     audits = '{ids: "select count(*) = 0 from candidate where id is null", sums: "select count(* = 0 from candidate"}'
     file.write_text(FILE.replace("topic: orders", f"topic: orders, branch: ingest, publish: {{audits: {audits}}}"))
     code, document = checked(capsys, "check", "--offline")
@@ -106,6 +106,8 @@ def test_audits_are_parsed_too(file: Path, capsys: Captured) -> None:
         {"audit ids of shop.orders": True, "audit sums of shop.orders": False},
     )
     assert "correct `publish.audits.sums`" in found["audit sums of shop.orders"]["remedy"]
+    file.write_text(file.read_text().replace("(* =", "(*) ="))
+    assert checked(capsys, "check", "--offline")[0] == 0
 
 
 def test_the_options_are_taken_from_any_place_and_the_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

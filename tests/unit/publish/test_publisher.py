@@ -10,6 +10,7 @@ import pytest
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.memory_branches import MemoryBranches
+from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.publish.audits import Audit
@@ -173,7 +174,11 @@ def test_what_is_discarded_while_its_audits_run_is_not_published(scene: Scene) -
     first = scene.ingest()
     scene.publish()
     scene.ingest()
-    scene.audits.meanwhile = lambda: scene.another().discard(TABLE) and None
+
+    def discard_meanwhile() -> None:
+        scene.another().discard(TABLE)
+
+    scene.audits.meanwhile = discard_meanwhile
     with pytest.raises(ConflictError, match="`ingest` was discarded in the meantime"):
         scene.publish()
     assert scene.seen == first
@@ -236,6 +241,24 @@ def test_a_discarded_branch_begins_again_at_main(scene: Scene) -> None:
     assert progress.offsets == {"a": {0: 10}}
     assert scene.publisher.discard(TABLE) == progress
     assert scene.publish().state == "published"
+
+
+@pytest.mark.parametrize("name", ["replay-id", "foreign"])
+def test_rows_that_no_record_brings_back_are_not_discarded(scene: Scene, name: str) -> None:
+    scene.ingest()
+    scene.publish()
+    if name == "replay-id":
+        scene.catalog.append_once(NamedAppend(TABLE, (), name, "r", None))
+    else:
+        scene.catalog.append_foreign(TABLE)
+    last = scene.ingest()
+    with pytest.raises(SpecError, match=f"the snapshot {last - 1} of the branch `ingest` has rows") as refused:
+        scene.publisher.discard(TABLE)
+    assert "--override" in refused.value.remedy
+    scene.publisher.publish(AUDITED, "override")
+    scene.ingest()
+    scene.publisher.discard(TABLE)
+    assert scene.seen == last
 
 
 def test_a_branch_without_a_published_snapshot_is_discarded_whole(scene: Scene) -> None:
