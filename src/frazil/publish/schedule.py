@@ -111,13 +111,13 @@ class PublishSchedule:
         snapshot_id = None if publisher is None else publisher.auditing.get(table)
         return () if snapshot_id is None else (snapshot_id,)
 
-    def run_last(self) -> None:
-        """Publishes every table at the end of a run that has only caught up."""
+    def run_last(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end."""
         if not self._has_thread:
-            self.run_due(is_last=True)
+            self.run_due(is_last=True, is_stopped=is_stopped)
 
-    def run_due(self, is_last: bool = False) -> None:
-        """Publishes every table that is due. is_last: each."""
+    def run_due(self, is_last: bool = False, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Publishes every table that is due. is_last: each. is_stopped: as of `run_last`."""
         for table in self._tables:
             publishing = table.spec.publishing
             if not table.schedule.is_owned or (publishing.publish is None and not publishing.tags):
@@ -131,7 +131,7 @@ class PublishSchedule:
                     # Not at once: a process that is started again and again would audit the table each time.
                     turn = _Turn(now_s + min(every_s, RETRY_S), report_of_state(publishing, table.state))
                     self._state.turns[table.name] = turn
-            if (is_last or now_s >= turn.due_s) and not self._stopping.is_set():
+            if (is_last or now_s >= turn.due_s) and not (self._stopping.is_set() or is_stopped()):
                 self._take_turn(table, turn, every_s)
 
     def _loop(self) -> None:

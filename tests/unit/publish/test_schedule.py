@@ -158,3 +158,11 @@ def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: R
         "unexpected_error",
         "publish_failed",
     ]
+
+
+def test_a_run_that_is_stopped_while_it_catches_up_audits_nothing_more(running: Running) -> None:
+    running.scene.ingest()
+    running.schedule.run_last(lambda: True)
+    assert (running.scene.seen, running.scene.audits.asked) == (None, [])
+    running.schedule.run_last()
+    assert running.scene.seen is not None
