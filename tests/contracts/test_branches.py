@@ -177,6 +177,22 @@ def test_main_is_not_moved_to_a_snapshot_that_was_expired(lake: Lake) -> None:
         publish(catalog, snapshot_id=first)
 
 
+def test_main_is_not_moved_to_a_snapshot_that_the_branch_has_lost(lake: Lake) -> None:
+    catalog = on_branch(lake)
+    catalog.commit(commit_of(create(catalog), 5))
+    first = head_of(catalog)
+    publish(catalog, source="ingest")
+    catalog.commit(commit_of(load(catalog), 7, ids=(3,)))
+    second = head_of(catalog)
+    discard = BranchMove(TABLE, "ingest", second, first, new_id())
+    branches_of(catalog).move(discard)
+    with pytest.raises(ConflictError, match="`ingest` was discarded in the meantime"):
+        publish(catalog, snapshot_id=second, source="ingest")
+    catalog.commit(commit_of(load(catalog), 7, ids=(3,)))
+    publish(catalog, source="ingest")
+    assert main_of(lake) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("point", ["publish.before", "publish.landed"])
 def test_a_move_whose_answer_was_lost_is_judged_by_the_table(lake: Lake, point: str) -> None:
     catalog = on_branch(lake)

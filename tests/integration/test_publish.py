@@ -175,6 +175,12 @@ def test_a_discarded_branch_is_read_again_and_main_can_be_set_back(broker: Embed
         shop.send((6, 6.0))
         wait_until(lambda: shop.seen() == [1, 2, 4, 5, 6], "the schedule continues")
         running.stop()
+    written = map(json.loads, (shop.folder / "frazil-data" / "state" / "shop.audit.jsonl").read_text().splitlines())
+    assert [(line["operation"], line["arguments"]) for line in written] == [
+        ("publish", {"table": TABLE, "discard": True}),
+        ("publish", {"table": TABLE, "to": first}),
+        ("publish", {"table": TABLE}),
+    ]
 
 
 @pytest.mark.parametrize("point", ["publish.audited", "publish.before", "publish.landed"])

@@ -54,7 +54,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.master_check import check_master
 from frazil.ops.observers import check_observers
-from frazil.ops.offline_check import check_offline
+from frazil.ops.offline_check import check_audits, check_offline, has_audits
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -79,7 +79,7 @@ def offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[F
     with ExitStack() as opened:
         queries = None
         try:
-            if has_queries(spec):
+            if has_queries(spec) or has_audits(spec):
                 queries = queries_in(opened.enter_context(light_jvm(spec, needs_spark_jars=True)))
         except UnavailableError as error:
             tried = "started a JVM with Spark's classes, to parse queries"
@@ -100,10 +100,12 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     with ExitStack() as opened:
         jvm = None
         try:
-            if has_queries(spec) or is_standalone(url):
+            if has_queries(spec) or has_audits(spec) or is_standalone(url):
                 jvm = opened.enter_context(light_jvm(spec, needs_spark_jars=True))
         except UnavailableError as error:
             yield failed("jvm", "started a JVM with Spark's classes", error)
+        if jvm is not None:
+            yield from check_audits(spec, queries_in(jvm))
         yield from check_master(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
         yield from _check_services(spec, jvm)
 

@@ -34,5 +34,9 @@ def log_without_secrets() -> None:
         structlog.configure(processors=[_mask, *processors])
 
 
-def _mask(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return {key: SECRETS.value(value) for key, value in event.items()}
+def _mask(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    written = structlog.processors.format_exc_info(logger, method, dict(event))
+    trace = written.get("exception")
+    # An exception, which later processors may show in other ways, becomes text only where it has a secret.
+    shown = event if trace == SECRETS.value(trace) else written
+    return {key: SECRETS.value(value) for key, value in shown.items()}

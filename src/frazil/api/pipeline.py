@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from frazil.api.logs import SECRETS, log_without_secrets
 from frazil.api.redaction import Redaction
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
-from frazil.errors import FrazilError, SpecError
+from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.plugins.extras import is_installed, not_installed
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import overrides_of_process
@@ -196,12 +197,22 @@ class Pipeline:
 
     @contextmanager
     def _masked(self) -> Iterator[None]:
-        """Masks secrets in the errors of the block."""
+        """Masks secrets in the errors of the block. Any other exception is left as it is where it has none."""
         try:
             yield
         except FrazilError as error:
             self._redaction.error(error)
             raise
+        except Exception as error:
+            text = "".join(traceback.format_exception(error))
+            if text == self._redaction.text(text):
+                raise
+            hidden = unforeseen(error, str(self._file))
+            self._redaction.error(hidden)
+            try:
+                raise hidden from None
+            finally:
+                hidden.__context__ = None
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
-            publishing.run_last()
+            publishing.run_last(lambda: stopping.is_set)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:

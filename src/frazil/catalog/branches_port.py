@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from frazil.catalog.table_metadata import TableMetadata
+from frazil.errors import ConflictError
 
 MOVE_ID = "publish-id"
 """Table property, behind `frazil.<pipeline>.`: the last change of a branch that this pipeline has made besides commits."""
@@ -37,6 +38,8 @@ class BranchMove:
     #: This pipeline's own properties of the table, without their prefix; None removes one.
     marks: Mapping[str, str | None] = field(default_factory=dict)
     tags: Mapping[str, Tag] = field(default_factory=dict)
+    #: The branch that must have the new snapshot; None: it may be on any or none.
+    source: str | None = None
 
 
 class Branches(Protocol):
@@ -48,7 +51,12 @@ class Branches(Protocol):
     def move(self, move: BranchMove) -> None:
         """Commits the change; succeeds also where the response was lost and the table has it.
 
-        Raises: ConflictError where the branch has another snapshot than `expected`, or the table does not have the new one
-        any more: the caller decides again. UnavailableError where the outcome is unknown: a change that lands later is
-        refused once the branch has another snapshot than `expected`.
+        Raises: ConflictError where the branch has another snapshot than `expected`, or the table or the branch `source` does
+        not have the new one any more: the caller decides again. UnavailableError where the outcome is unknown: a change that
+        lands later is refused once the branch has another snapshot than `expected`.
         """
+
+
+def left(branch: str, table: str) -> ConflictError:
+    """Returns the error for a snapshot that the branch does not have any more."""
+    return ConflictError(f"the branch `{branch}` was discarded in the meantime", where=table)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.branches_port import BranchMove
+from frazil.catalog.branches_port import BranchMove, left
 from frazil.catalog.layout import (
     UNARRANGED,
     Layout,
@@ -284,6 +284,8 @@ class MemoryCatalog:
             needed = {tag.snapshot_id for tag in move.tags.values()} | {move.snapshot_id} - {None}
             if not needed.isdisjoint(stored.expired) or not needed <= stored.snapshots.keys():
                 raise ConflictError("the snapshot was expired in the meantime", where=move.table)
+            if move.source is not None and all(s.id != move.snapshot_id for s in stored.ancestors(move.source)):
+                raise left(move.source, move.table)
             if move.branch is not None:
                 stored.heads.pop(move.branch, None)
             if move.branch is not None and move.snapshot_id is not None:

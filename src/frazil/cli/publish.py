@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +22,8 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
+from frazil.literals import format_moment
+from frazil.ops.audit import record_command
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
 from frazil.publish.audits import NO_AUDITS
@@ -73,7 +74,9 @@ def publish(
     if not has_catalog(spec):
         raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
     target = published_table(own)
-    with _opened(spec, needs_spark=bool(target.audits) and not (override or discard or to)) as publisher:
+    needs_spark = bool(target.audits) and not (override or discard or to is not None)
+    with _opened(spec, needs_spark) as publisher:
+        record_command(spec, "publish", table=table, override=override or None, discard=discard or None, to=to)
         if discard:
             progress = _discarded(publisher, table)
             output.result({"pipeline": spec.pipeline, "table": table, **_of_discard(progress)}, _discard_text(table))
@@ -163,4 +166,4 @@ def _lines(table: str, report: PublishReport) -> Iterator[str]:
 
 
 def _iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{format_moment(milliseconds * 1000, 'milliseconds')}Z"

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
+from frazil.types import MAIN
 
 METADATA_BUDGET_BYTES = 900_000
 """The share of the metadata that the newest snapshots may take; at most as many older ones are kept."""
@@ -55,6 +56,7 @@ def expirable(
         _counted(metadata, now_ms - max(COUNTED_MS, retention.age_ms))
     )
     kept |= {snapshot_id for ref in metadata.refs.values() for snapshot_id in _of_ref(metadata, ref, on_main, now_ms)}
+    kept |= {snapshot.id for snapshot in _published(metadata)}
     kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
     return tuple(
         snapshot.id
@@ -149,6 +151,15 @@ def _of_ref(metadata: TableMetadata, ref: Ref, on_main: Set[int], now_ms: int) -
     while snapshot is not None and _is_kept(snapshot, place, ref, snapshot.id in on_main, now_ms):
         yield snapshot.id
         snapshot, place = metadata.snapshots.get(snapshot.parent) if snapshot.parent is not None else None, place + 1
+
+
+def _published(metadata: TableMetadata) -> list[Snapshot]:
+    """Returns what main has of a table whose commits go to another branch, back to the newest progress of every pipeline:
+    without it nobody knows up to when main is complete, and from where a discarded branch is read again.
+    """
+    main = metadata.refs.get(MAIN)
+    line = [] if main is None else list(metadata.line(main.snapshot))
+    return line[: progress_depth(line)]
 
 
 def _is_kept(snapshot: Snapshot, place: int, ref: Ref, is_on_main: bool, now_ms: int) -> bool:

@@ -5,6 +5,7 @@ The line is written before the change is made: a change that cannot be written d
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
@@ -75,9 +76,9 @@ def record(
     file = audit_file(spec)
     try:
         make_private_directory(file.parent)
-        opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        opened = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(opened, f"{line}\n".encode())
+            _append(opened, f"{line}\n".encode())
         finally:
             os.close(opened)
     except OSError as error:
@@ -87,3 +88,15 @@ def record(
             where=str(file),
         ) from None
     log.info("operator_action", **words, **details)
+
+
+def _append(opened: int, line: bytes) -> None:
+    """Appends the line to an open file, after the end of one that was cut off.
+
+    Raises: OSError where it is cut off itself.
+    """
+    size = os.fstat(opened).st_size
+    is_cut = size > 0 and os.pread(opened, 1, size - 1) != b"\n"
+    text = b"\n" + line if is_cut else line
+    if os.write(opened, text) < len(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -23,7 +23,7 @@ NOT_CHECKED = (
 
 def check_offline(spec: PipelineSpec, overrides: Overrides, queries: Queries | None) -> Iterator[Finding]:
     """Yields what can be checked of a loaded file without a service. overrides: with which it was loaded. queries: None
-    where no table has a query.
+    where no table has a query or an audit.
     """
     yield from check_secrets(spec)
     yield from check_transport(spec)
@@ -32,6 +32,7 @@ def check_offline(spec: PipelineSpec, overrides: Overrides, queries: Queries | N
     yield from check_environments(spec, overrides)
     if queries is not None:
         yield from _check_queries(spec, queries)
+        yield from check_audits(spec, queries)
 
 
 def check_environments(spec: PipelineSpec, overrides: Overrides) -> Iterator[Finding]:
@@ -70,3 +71,22 @@ def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
             yield Finding(name, True, tried, "can be parsed")
         except SpecError as error:
             yield failed(name, tried, error)
+
+
+def has_audits(spec: PipelineSpec) -> bool:
+    """Whether some table is audited before it is published."""
+    return any(table.publishing.publish is not None and table.publishing.publish.audits for table in spec.tables)
+
+
+def check_audits(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
+    """Yields whether the audits of each table can be parsed; which columns they name is known once the table exists."""
+    for table in spec.tables:
+        publish = table.publishing.publish
+        for audit, query in publish.audits if publish is not None else ():
+            name, tried = f"audit {audit} of {table.name}", "parsed its query"
+            try:
+                queries.parse(query)
+                yield Finding(name, True, tried, "can be parsed")
+            except SpecError as error:
+                remedy = f"correct `publish.audits.{audit}`: a query that fails keeps the table from its readers"
+                yield Finding(name, False, tried, error.message, remedy, table.name)

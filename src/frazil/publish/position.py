@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
-from frazil.catalog.progress import from_summary, key
+from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.types import MAIN, Offsets, Progress
 
@@ -21,7 +22,7 @@ PUBLISHED_AT = "published-at"
 COMPLETE_TO = "published-complete-to"
 """Table property: the record timestamp up to which main is complete, in milliseconds since 1970."""
 HELD = "publish-held"
-"""Table property: an operator has set main back, and nothing is published by schedule until `frazil publish`."""
+"""Table property: somebody has set main back, and nothing is published by schedule until `frazil publish`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Position:
     candidate: Progress
     #: Whether main may follow the branch.
     is_ahead: bool
+    #: Whether somebody else has set main back since this pipeline has moved it.
+    is_set_back: bool
     #: This pipeline's own properties of the table.
     marks: Mapping[str, str]
 
@@ -74,7 +77,9 @@ def find_position(metadata: TableMetadata, pipeline: str) -> Position:
     is_ahead = _leads_to(metadata, published_id, candidate_id) or (
         is_own and _has_read(published.offsets, candidate.offsets)
     )
-    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, marks)
+    moved_id = number(marks.get(PUBLISHED))
+    is_set_back = published_id not in (None, moved_id) and any(s.id == published_id for s in metadata.line(moved_id))
+    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks)
 
 
 def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:
@@ -89,6 +94,18 @@ def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None)
 def is_on_branch(metadata: TableMetadata, snapshot_id: int) -> bool:
     """Returns whether the branch has the snapshot, as far as its snapshots are not expired."""
     return any(snapshot.id == snapshot_id for snapshot in metadata.ancestors())
+
+
+def find_unread(metadata: TableMetadata, position: Position, pipeline: str) -> int | None:
+    """Returns the newest snapshot of the branch since main whose rows are in no records that are read again after the branch
+    is discarded: another writer's, or one of replayed dead letters; None without one.
+    """
+    on_main = {snapshot.id for snapshot in metadata.line(position.published_id)}
+    for snapshot in takewhile(lambda snapshot: snapshot.id not in on_main, metadata.ancestors()):
+        is_read = pipeline in snapshot.progress or snapshot.is_maintenance or snapshot.operation == "replace"
+        if not is_read or key(pipeline, REPLAY_ID) in snapshot.summary:
+            return snapshot.id
+    return None
 
 
 def _leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:

@@ -26,6 +26,7 @@ from frazil.publish.position import (
     PUBLISHED_AT,
     Position,
     find_position,
+    find_unread,
     is_on_branch,
     progress_at,
 )
@@ -76,6 +77,8 @@ class Publisher:
             return report
         if HELD in position.marks and mode == "scheduled":
             return held_report(report, position.marks[HELD], table.name)
+        if position.is_set_back and mode == "scheduled":
+            return self._hold(report, position, table.name)
         if not position.is_ahead:
             return _diverged(report, table.name)
         assert position.candidate_id is not None
@@ -133,10 +136,19 @@ class Publisher:
         """Makes the branch begin again at main; returns the progress from which records are read again. Records since then
         are read again, as their progress goes with the snapshots that are discarded.
 
-        Raises: as `publish`.
+        Raises: SpecError where rows of the branch would not be read again; as `publish`.
         """
-        _, position = self._found(table)
+        metadata, position = self._found(table)
         if not position.is_published:
+            unread_id = find_unread(metadata, position, self._pipeline)
+            if unread_id is not None:
+                raise SpecError(
+                    f"the snapshot {unread_id} of the branch `{position.branch}` has rows that are not read again: it is"
+                    " another writer's, or of replayed dead letters",
+                    remedy=f"publish it by `frazil publish {table} --override`, or give its rows up by `ALTER TABLE {table}"
+                    f" DROP BRANCH {position.branch}` in Spark, after which the branch begins again at main",
+                    where=table,
+                )
             move = BranchMove(table, position.branch, position.candidate_id, position.published_id, new_id())
             self._branches.move(move)
             log.warning("branch_discarded", table=table, branch=position.branch, snapshot=position.candidate_id)
@@ -159,6 +171,17 @@ class Publisher:
             raise SpecError(message, remedy="write `branch: ingest` for the table", where=table)
         return metadata, position
 
+    def _hold(self, report: PublishReport, position: Position, table: str) -> PublishReport:
+        """Publishes nothing by schedule from now on: the next turn would undo what somebody has done to main. The table's
+        properties show what main has now.
+        """
+        main_id, now_ms = position.published_id, self._clock.now_ms()
+        assert main_id is not None
+        reason = f"main was set back to the snapshot {main_id}, not by this pipeline"
+        marks = {**_marks(main_id, now_ms, position.published), HELD: reason}
+        self._branches.move(BranchMove(table, MAIN, main_id, main_id, new_id(), marks))
+        return held_report(replace(report, published_ms=now_ms), reason, table)
+
     def _audited(self, table: Published, position: Position) -> list[FailedAudit]:
         assert position.candidate_id is not None
         if not table.audits:
@@ -180,13 +203,17 @@ class Publisher:
     ) -> PublishReport:
         """Moves main, and returns what readers see from then on."""
         now_ms, complete_to_ms = self._clock.now_ms(), progress.watermark.complete_to_ms
-        published = {
-            PUBLISHED: str(snapshot_id),
-            PUBLISHED_AT: str(now_ms),
-            COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
-        }
         self._branches.move(
-            BranchMove(table, MAIN, position.published_id, snapshot_id, new_id(), {**published, **marks}, tags)
+            BranchMove(
+                table,
+                MAIN,
+                position.published_id,
+                snapshot_id,
+                new_id(),
+                {**_marks(snapshot_id, now_ms, progress), **marks},
+                tags,
+                source=position.branch,  # Whoever discards it while its audits run does not want it on main.
+            )
         )
         log.info("table_published", table=table, snapshot=snapshot_id, complete_to_ms=complete_to_ms)
         _log_tags(table, tags)
@@ -199,6 +226,16 @@ class Publisher:
             candidate_id=snapshot_id,
             audited_ms=now_ms,
         )
+
+
+def _marks(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str | None]:
+    """Returns the properties of a table whose main has the snapshot since `now_ms`. progress: of the snapshot."""
+    complete_to_ms = progress.watermark.complete_to_ms
+    return {
+        PUBLISHED: str(snapshot_id),
+        PUBLISHED_AT: str(now_ms),
+        COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
+    }
 
 
 def _log_tags(table: str, tags: Mapping[str, Tag]) -> None:

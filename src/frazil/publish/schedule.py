@@ -13,12 +13,12 @@ import structlog
 
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, unforeseen
 from frazil.ingest.tables.table import Table
 from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
 from frazil.publish.publisher import Published, Publisher, held_report
 from frazil.publish.report import PublishReport
-from frazil.publish.tags import last_time_ms
+from frazil.publish.tags import last_time_ms, past
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec
 from frazil.types import MAIN
@@ -111,13 +111,13 @@ class PublishSchedule:
         snapshot_id = None if publisher is None else publisher.auditing.get(table)
         return () if snapshot_id is None else (snapshot_id,)
 
-    def run_last(self) -> None:
-        """Publishes every table at the end of a run that has only caught up."""
+    def run_last(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end."""
         if not self._has_thread:
-            self.run_due(is_last=True)
+            self.run_due(is_last=True, is_stopped=is_stopped)
 
-    def run_due(self, is_last: bool = False) -> None:
-        """Publishes every table that is due. is_last: each."""
+    def run_due(self, is_last: bool = False, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Publishes every table that is due. is_last: each. is_stopped: as of `run_last`."""
         for table in self._tables:
             publishing = table.spec.publishing
             if not table.schedule.is_owned or (publishing.publish is None and not publishing.tags):
@@ -131,7 +131,7 @@ class PublishSchedule:
                     # Not at once: a process that is started again and again would audit the table each time.
                     turn = _Turn(now_s + min(every_s, RETRY_S), report_of_state(publishing, table.state))
                     self._state.turns[table.name] = turn
-            if (is_last or now_s >= turn.due_s) and not self._stopping.is_set():
+            if (is_last or now_s >= turn.due_s) and not (self._stopping.is_set() or is_stopped()):
                 self._take_turn(table, turn, every_s)
 
     def _loop(self) -> None:
@@ -154,6 +154,12 @@ class PublishSchedule:
         except FrazilError as error:
             report = replace(turn.report, state="failed", reason=error.message, remedy=error.remedy)
             turn.due_s = began_s + min(every_s, RETRY_S)
+        except Exception as error:  # The other tables are published, whatever is wrong with this one.
+            if not self._stopping.is_set():
+                log.error("unexpected_error", table=name, error=f"{type(error).__name__}: {error}", exc_info=error)
+            stop = unforeseen(error, name)
+            report = replace(turn.report, state="failed", reason=stop.message, remedy=stop.remedy)
+            turn.due_s = began_s + every_s
         with self._state.lock:
             turn.report = report
         self._log(name, turn)
@@ -165,7 +171,8 @@ class PublishSchedule:
         """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless
         another tool moves main.
         """
-        publishing, complete_ms = table.spec.publishing, table.progress.watermark.complete_to_ms
+        publishing = table.spec.publishing
+        complete_ms = past(table.progress.watermark.complete_to_ms, self._clock.now_ms())
         times = () if complete_ms is None else tuple(last_time_ms(tag.at, complete_ms) for tag in publishing.tags)
         if times != turn.tagged or publishing.branch != MAIN:
             self._opened().tag(published_table(table.spec))

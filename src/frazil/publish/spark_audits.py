@@ -94,7 +94,11 @@ class SparkAudits:
 
 def _of_verdict(name: str, rows: DataFrame) -> FailedAudit | None:
     """Returns why a query of one boolean does not hold: each of its rows must be true, and there must be one."""
-    values = [next(iter(json.loads(text).values()), None) for text in _taken(rows._jdf, _MOST_ROWS)]
+    verdicts = rows.toDF("verdict")  # Spark names the column by the whole expression, however long it is.
+    values = [json.loads(text)["verdict"] for text in _taken(verdicts._jdf, _MOST_ROWS)]
+    if len(values) == _MOST_ROWS and all(value is True for value in values):
+        others = _taken(verdicts.where("verdict is not true")._jdf, 1)
+        values = [json.loads(text)["verdict"] for text in others] or values
     if values and all(value is True for value in values):
         return None
     value = next((value for value in values if value is not True), "no row")

@@ -20,7 +20,7 @@ def tags_of_publish(
     """Returns the tags of a snapshot that is published, by name: those of each day that the published rows become complete
     to. before: the progress of what was published; after: of the snapshot.
     """
-    complete_ms, last_ms = after.watermark.complete_to_ms, before.watermark.complete_to_ms
+    complete_ms, last_ms = past(after.watermark.complete_to_ms, now_ms), before.watermark.complete_to_ms
     tags: dict[str, Tag] = {}
     for spec in specs if complete_ms is not None else ():
         assert complete_ms is not None
@@ -46,15 +46,26 @@ def tags_of_commits(
 
 
 def last_time_ms(at: DailyTime, complete_ms: int) -> int:
-    """Returns the latest of the times at `at`, one of each day, up to which a table is complete."""
-    return next(_days(at, complete_ms, 0))[1]
+    """Returns the latest of the times at `at`, one of each day, up to which a table is complete; 0 before the first one."""
+    return next((time_ms for _, time_ms in _days(at, complete_ms, 0)), 0)
+
+
+def past(complete_ms: int | None, now_ms: int) -> int | None:
+    """Returns the time up to which a table is complete, but no day that is yet to come: records may have any timestamp,
+    such as microseconds that a producer has written for milliseconds.
+    """
+    return None if complete_ms is None else min(complete_ms, now_ms)
 
 
 def _missing(
     spec: TagSpec, metadata: TableMetadata, head: int | None, pipeline: str, now_ms: int
 ) -> Iterator[tuple[str, int]]:
     """Yields the name of each tag that the table does not have, and its snapshot."""
-    line = [(snapshot, ms) for snapshot in metadata.line(head) if (ms := _complete_ms(snapshot, pipeline)) is not None]
+    line = [
+        (snapshot, ms)
+        for snapshot in metadata.line(head)
+        if (ms := past(_complete_ms(snapshot, pipeline), now_ms)) is not None
+    ]
     if not line:
         return
     for date, time_ms in _days(spec.at, line[0][1], now_ms - _milliseconds(spec)):

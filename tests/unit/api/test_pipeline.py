@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_errors_and_results_have_no_secret(file: Path, monkeypatch: pytest.Monke
     assert shop.run().sentences == {"shop.orders": "stopped: ***"}
 
 
+def test_an_unexpected_exception_has_no_secret_either(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = frazil.load(file)
+
+    def fail(text: str) -> Any:
+        raise ValueError(text)
+
+    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail(f"jdbc:x?password={SECRET}"))
+    with pytest.raises(frazil.InvariantError) as raised:
+        shop.plan()
+    assert raised.value.message == "ValueError: jdbc:x?password=***"
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail("out of range"))
+    with pytest.raises(ValueError, match="out of range"):
+        shop.plan()
+
+
 def test_values_keep_their_types_when_secrets_are_masked() -> None:
     redaction = Redaction()
     problem = Problem("a hush", where="b")
@@ -139,6 +156,10 @@ else:
 import frazil
 frazil.load("frazil.yaml"), frazil.load("frazil.yaml")
 structlog.get_logger("frazil").info("table_stopped", table="shop.orders", reason="hush/hush+hush is wrong", rows=3)
+try:
+    raise ValueError("hush/hush+hush")
+except ValueError as error:
+    structlog.get_logger("frazil").error("unexpected_error", exc_info=error)
 structlog.get_logger("frazil").debug("hidden") if sys.argv[1:] != ["own"] else None
 """
 
@@ -154,4 +175,6 @@ def test_the_log_goes_where_the_program_has_it_without_secrets(file: Path, words
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *words], cwd=file.parent, capture_output=True, text=True, check=False
     )
-    assert (done.stdout, done.stderr) == (line, "")
+    assert (done.stdout.startswith(line), done.stderr) == (True, "")
+    assert "ValueError: ***" in done.stdout
+    assert SECRET not in done.stdout

@@ -95,6 +95,21 @@ def test_queries_are_parsed_without_any_record(file: Path, capsys: Captured) -> 
     assert checked(capsys, "check", "--offline")[0] == 0
 
 
+@pytest.mark.jvm
+def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) -> None:
+    audits = '{ids: "select count(*) = 0 from candidate where id is null", sums: "select count(* = 0 from candidate"}'
+    file.write_text(FILE.replace("topic: orders", f"topic: orders, branch: ingest, publish: {{audits: {audits}}}"))
+    code, document = checked(capsys, "check", "--offline")
+    found = {check["name"]: check for check in document["checks"] if check["name"].startswith("audit ")}
+    assert (code, {name: check["ok"] for name, check in found.items()}) == (
+        1,
+        {"audit ids of shop.orders": True, "audit sums of shop.orders": False},
+    )
+    assert "correct `publish.audits.sums`" in found["audit sums of shop.orders"]["remedy"]
+    file.write_text(file.read_text().replace("(* =", "(*) ="))
+    assert checked(capsys, "check", "--offline")[0] == 0
+
+
 def test_the_options_are_taken_from_any_place_and_the_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAZIL_ENV", "dev")
     assert take_overrides(["run"]) == (["run"], Overrides("dev", (), is_by_variable=True))

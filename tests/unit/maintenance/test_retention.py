@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
 from frazil.maintenance.retention import Retention, before_first_commit, expirable, needs_carrying
+from frazil.types import MAIN
 from tests.unit.maintenance.tables import line, table, without_progress
 
 HOUR_MS = 3_600_000
@@ -64,6 +65,14 @@ def test_a_tag_keeps_nothing_but_its_snapshot_and_nothing_once_its_time_is_over(
     metadata = replace(table([*rolled_back, *line(50)]), refs=refs)
     gone = expirable(metadata, KEEP_TEN, (), 50 * HOUR_MS)
     assert gone == (1, 2, 3, 100, *range(4, 50))
+
+
+def test_what_readers_see_keeps_its_progress_however_far_the_branch_is() -> None:
+    snapshots = [without_progress(one, removes_files=True) if one.id in (5, 6) else one for one in line(50)]
+    published = replace(table(snapshots), branch="ingest", refs={MAIN: Ref(6, is_branch=True)})
+    gone = expirable(published, KEEP_TEN, (), 60 * HOUR_MS)
+    assert {4, 5, 6} & set(gone) == set()
+    assert gone[:3] == (1, 2, 3)
 
 
 def test_what_the_properties_of_the_table_keep_is_kept_however_much_it_is() -> None:

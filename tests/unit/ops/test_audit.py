@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import resource
 import socket
 import stat
 from pathlib import Path
@@ -74,3 +75,19 @@ def test_a_change_that_cannot_be_written_down_is_not_made(spec: PipelineSpec) ->
     folder.unlink()
     record_command(spec, "maintain")
     assert len(lines(spec)) == 1
+
+
+def test_a_line_that_a_full_disk_cuts_off_is_not_taken_for_written(spec: PipelineSpec) -> None:
+    record_command(spec, "maintain", table="a.b")
+    before, (_, most) = audit_file(spec).stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (before + 40, most))
+    try:
+        with pytest.raises(UnavailableError, match="the audit log cannot be written: No space left") as raised:
+            record_command(spec, "publish", table="a.b")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert "nothing was changed" in raised.value.remedy
+    record_command(spec, "publish", table="a.b", to=7)
+    written = audit_file(spec).read_text().splitlines()
+    assert (len(written), len(written[1])) == (3, 40)
+    assert json.loads(written[2])["arguments"] == {"table": "a.b", "to": 7}

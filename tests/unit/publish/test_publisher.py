@@ -10,6 +10,7 @@ import pytest
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.memory_branches import MemoryBranches
+from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.publish.audits import Audit
@@ -169,6 +170,20 @@ def test_of_two_processes_one_publishes(scene: Scene) -> None:
     assert scene.publish().state == "published"
 
 
+def test_what_is_discarded_while_its_audits_run_is_not_published(scene: Scene) -> None:
+    first = scene.ingest()
+    scene.publish()
+    scene.ingest()
+
+    def discard_meanwhile() -> None:
+        scene.another().discard(TABLE)
+
+    scene.audits.meanwhile = discard_meanwhile
+    with pytest.raises(ConflictError, match="`ingest` was discarded in the meantime"):
+        scene.publish()
+    assert scene.seen == first
+
+
 @pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
 def test_a_lost_answer_is_resolved_by_the_table(scene: Scene, loss: str) -> None:
     candidate = scene.ingest()
@@ -228,6 +243,24 @@ def test_a_discarded_branch_begins_again_at_main(scene: Scene) -> None:
     assert scene.publish().state == "published"
 
 
+@pytest.mark.parametrize("name", ["replay-id", "foreign"])
+def test_rows_that_no_record_brings_back_are_not_discarded(scene: Scene, name: str) -> None:
+    scene.ingest()
+    scene.publish()
+    if name == "replay-id":
+        scene.catalog.append_once(NamedAppend(TABLE, (), name, "r", None))
+    else:
+        scene.catalog.append_foreign(TABLE)
+    last = scene.ingest()
+    with pytest.raises(SpecError, match=f"the snapshot {last - 1} of the branch `ingest` has rows") as refused:
+        scene.publisher.discard(TABLE)
+    assert "--override" in refused.value.remedy
+    scene.publisher.publish(AUDITED, "override")
+    scene.ingest()
+    scene.publisher.discard(TABLE)
+    assert scene.seen == last
+
+
 def test_a_branch_without_a_published_snapshot_is_discarded_whole(scene: Scene) -> None:
     scene.ingest()
     assert scene.publisher.discard(TABLE) == Progress()
@@ -250,6 +283,25 @@ def test_main_that_was_set_back_stays_there_until_somebody_publishes(scene: Scen
     assert held.remedy == f"run `frazil publish {TABLE}` to continue"
     scene.publisher.publish(AUDITED, "by hand")
     assert scene.seen != second
+    scene.ingest()
+    assert scene.publish().state == "published"
+
+
+def test_main_that_another_tool_has_set_back_stays_there_until_somebody_publishes(scene: Scene) -> None:
+    first, _ = scene.ingest(500), scene.publish()
+    second = scene.ingest()
+    scene.publish()
+    scene.main.roll_back(TABLE, first)
+    scene.ingest()
+    for _ in range(2):
+        held = scene.publish()
+        assert (held.state, scene.seen) == ("held", first)
+        assert held.reason == f"main was set back to the snapshot {first}, not by this pipeline"
+        scene.main.expire(TABLE, second)  # Nothing shows any more what main had.
+        state = scene.main.load(TABLE)
+        assert state is not None
+        assert state.marks["published-complete-to"] == "500"
+    assert scene.publisher.publish(AUDITED, "by hand").state == "published"
     scene.ingest()
     assert scene.publish().state == "published"
 

@@ -10,7 +10,7 @@ import structlog.testing
 
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.table import Table
-from frazil.publish.publisher import Publisher
+from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.publish.schedule import PublishSchedule, published_table
 from frazil.spec.models import TableSpec
@@ -135,3 +135,34 @@ def test_only_expectations_of_rows_that_warn_keep_rows_from_readers() -> None:
     spec = TableSpec(name=TABLE, topics=(), expect=expect, publish=PublishSpec(audits=AUDITS))
     assert [*published_table(spec).withheld] == ["warns"]
     assert published_table(spec).audits == AUDITS
+
+
+def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: Running) -> None:
+    other = Table(running.spec.model_copy(update={"name": "shop.other"}))
+    running.schedule.note([other, running.table])
+    running.scene.ingest()
+    running.pass_time(0)
+    publish = running.scene.publisher.publish
+
+    def fail_for_one(table: Published, *places: Any, **words: Any) -> PublishReport:
+        if table.name == "shop.other":
+            raise ValueError("year 58000 is out of range")
+        return publish(table, *places, **words)
+
+    running.scene.publisher.publish = fail_for_one  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as logs:
+        assert running.pass_time(11).state == "published"
+        running.pass_time(1)
+    assert running.schedule.status()["shop.other"].state == "failed"
+    assert [line["event"] for line in logs if line.get("table") == "shop.other"] == [
+        "unexpected_error",
+        "publish_failed",
+    ]
+
+
+def test_a_run_that_is_stopped_while_it_catches_up_audits_nothing_more(running: Running) -> None:
+    running.scene.ingest()
+    running.schedule.run_last(lambda: True)
+    assert (running.scene.seen, running.scene.audits.asked) == (None, [])
+    running.schedule.run_last()
+    assert running.scene.seen is not None

@@ -136,3 +136,16 @@ def test_the_catalog_is_asked_for_tags_once_a_day(tmp_path: Path) -> None:
 def test_tags_are_read_from_the_file() -> None:
     spec = TableSpec(name=TABLE, topics=(), branch="b", publish=PublishSpec(), tags=(DAILY,))
     assert spec.publishing.tags == (DAILY,)
+
+
+def test_a_time_that_is_yet_to_come_and_one_before_all_days_make_no_tags(scene: Scene) -> None:
+    scene.catalog.with_branches(lambda _: MAIN)
+    table = Published(TABLE, tags=(DAILY,))
+    scene.ingest(at("2026-03-30T20:00"))
+    scene.ingest(at("2026-03-30T20:00") * 1000)  # Microseconds, as if they were milliseconds.
+    assert scene.publisher.tag(table) == ("daily-2026-03-31", "daily-2026-03-30")
+    assert last_time_ms(DailyTime(12 * 60, "UTC"), 1) == 0
+    scene.catalog.with_branches(lambda _: "ingest")
+    scene.ingest(at("2026-03-30T20:00") * 1000)
+    scene.publisher.publish(table)
+    assert sorted(tagged(scene)) == ["daily-2026-03-30", "daily-2026-03-31"]

@@ -134,6 +134,8 @@ FOLLOWED: Mapping[str, str] = {
             "let other writers commit to the branch; `frazil publish … --to SNAPSHOT` abandons what main has": (
                 "another_writers_commit_to_main_is_not_undone_until_somebody_decides"
             ),
+            "publish it by `frazil publish … --override`, or give its rows up by `ALTER TABLE … DROP BRANCH …` in Spark,"
+            " after which the branch begins again at main": "rows_that_no_record_brings_back_are_not_discarded",
             "run `frazil publish …` to continue": "main_that_was_set_back_stays_there_until_somebody_publishes",
             "choose one of its snapshots, such as by `SELECT * FROM ….snapshots` in Spark": (
                 "a_snapshot_of_another_branch_is_refused_and_one_of_this_branch_taken"
@@ -144,6 +146,9 @@ FOLLOWED: Mapping[str, str] = {
             "write `branch: ingest` for the table": "a_table_without_a_branch_has_nothing_to_publish",
         }.items()
     },
+    "correct `publish.audits.…`: a query that fails keeps the table from its readers": (
+        "unit/cli/test_check_offline.py::test_an_audit_is_parsed_until_it_is_corrected"
+    ),
     "take it out of `readers`, or let the pipeline fill another table with `format_version: 2`": (
         "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
     ),

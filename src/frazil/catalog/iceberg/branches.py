@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.catalog.branches_port import MOVE_ID, BranchMove
+from frazil.catalog.branches_port import MOVE_ID, BranchMove, left
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
@@ -18,6 +18,7 @@ from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
+from frazil.types import MAIN
 
 _TRIES = 20
 """On most catalogs every commit to the table interferes, so that publishing competes with ingestion."""
@@ -118,3 +119,15 @@ def _refuse_other_state(base: Any, move: BranchMove) -> None:
     needed += [move.snapshot_id] if move.snapshot_id is not None else []
     if any(base.snapshot(snapshot_id) is None for snapshot_id in needed):
         raise ConflictError("the snapshot was expired in the meantime", where=move.table)
+    if move.source is not None and not _has(base, move.source, move.snapshot_id):
+        raise left(move.source, move.table)
+
+
+def _has(base: Any, branch: str, snapshot_id: int | None) -> bool:
+    """Returns whether the snapshot is on the branch, which begins at main, as far as its snapshots are not expired."""
+    ref = base.ref(branch) or base.ref(MAIN)
+    number = None if ref is None else int(ref.snapshotId())
+    while number is not None and number != snapshot_id:
+        snapshot = base.snapshot(number)
+        number = None if snapshot is None else snapshot.parentId()
+    return number is not None

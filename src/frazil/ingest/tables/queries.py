@@ -85,6 +85,12 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
+    def parse(self, query: str) -> None:
+        """Checks the syntax of a query over other tables.
+
+        Raises: SpecError where it is wrong.
+        """
+
     def conditions(
         self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
     ) -> tuple[tuple[str, Expression], ...]:
@@ -129,6 +135,11 @@ class SparkQueries:
             if spec.query.select:
                 check_query(spec.query.select, catalyst.parse(spec.query.select), catalyst.functions)
             _check_conditions(spec, catalyst)
+
+    def parse(self, query: str) -> None:
+        """See Queries."""
+        with self._lock:
+            self._catalyst().parse(query)
 
     def conditions(
         self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
