@@ -77,8 +77,8 @@ class PlannedColumn:
     name: str
     #: In the notation of a pipeline file.
     type: str
-    #: `declared`, `constant`, `header`, `inferred`, `registry` (from a schema), `metadata`; `widened` for an existing
-    #: column.
+    #: `declared`, `constant`, `count` (of records, by `merge`), `header`, `inferred`, `registry` (from a schema),
+    #: `metadata`; `widened` for an existing column.
     source: str
 
 
@@ -326,7 +326,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
-    columns = [PlannedColumn(name, format_type(column.type), _source_of(column)) for name, column in new.items()]
+    columns = [PlannedColumn(name, format_type(column.type), _source_of(spec, column)) for name, column in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
         if change.path not in wanted or change.path in existing:
             word = "declared" if change.is_new else "widened"
@@ -487,7 +487,9 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
     return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
 
 
-def _source_of(column: ColumnSpec) -> str:
+def _source_of(spec: TableSpec, column: ColumnSpec) -> str:
+    if (column.name, "count") in spec.changes.merge:
+        return "count"
     if column.constant is not None:
         return "constant"
     return "header" if column.header is not None else "declared"

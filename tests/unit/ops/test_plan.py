@@ -566,3 +566,9 @@ def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: S
     with pytest.raises(SpecError, match=r"the pipeline has no table `s\.ordre`") as raised:
         names("s.ordre")
     assert raised.value.remedy == "did you mean `s.order`?"
+
+
+def test_a_count_of_records_is_planned_as_a_count(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1, "n": 2})
+    table = plan(scenario, "tables: {s.a: {topic: a, mode: upsert, key_columns: [id], merge: {n: sum, rows: count}}}\n")
+    assert columns(table["s.a"]) == [("rows", "long", "count"), ("id", "long", "inferred"), ("n", "long", "inferred")]
