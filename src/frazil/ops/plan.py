@@ -50,6 +50,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
@@ -139,6 +140,8 @@ class PlannedTable:
     stages: tuple[str, ...] = ()
     #: What `merge` and `dedupe` do, a line for each.
     state: tuple[str, ...] = ()
+    #: Where commits are made and what readers see of them, with a `branch` or `tags`.
+    publishing: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
@@ -225,7 +228,10 @@ def plan_tables(
         for name in left:
             spec_of_table = tables[name].spec
             plan = PlannedTable(
-                name, stages=tuple(describe_stages(spec_of_table)), state=tuple(describe_state(spec_of_table))
+                name,
+                stages=tuple(describe_stages(spec_of_table)),
+                state=tuple(describe_state(spec_of_table)),
+                publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:
                 plan.problem = advice.problem(missing[name])
