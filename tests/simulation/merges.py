@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Put:
-    """What one record asks for. key: of the group. op: `put`, `take` (a row is taken off) or `clear`."""
+    """What one record asks for. key: of the group. op: `put`, `take` (a row is subtracted) or `clear`."""
 
     op: str
     key: int

@@ -179,7 +179,8 @@ def _packaged(words: list[str]) -> Iterator[Command]:
         except SpecError as error:
             if words[: len(name.split())] == name.split():
                 raise
-            yield Command(name, "", f"{error.message}: {error.remedy}")
+            # Rich would take what is in brackets, such as an extra's name, for markup.
+            yield Command(name, "", f"{error.message}: {error.remedy}".replace("[", r"\["))
 
 
 def with_shared_options(function: Function, settings: Settings) -> Function:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Annotated, Any
 
 import typer
@@ -36,14 +36,20 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
             lineages.append(lineage_of(declared, analysed.known(declared) if declared.spec.has_query else None))
     documents = {lineage.name: lineage.document() for lineage in lineages}
     document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": documents}
-    output.result(document, "\n\n".join("\n".join(_lines(lineage)) for lineage in lineages) or "no tables")
+    counts = {
+        named.name: {name for name, function in named.spec.changes.merge if function == "count"} for named in tables
+    }
+    texts = ["\n".join(_lines(lineage, counts[lineage.name])) for lineage in lineages]
+    output.result(document, "\n\n".join(texts) or "no tables")
 
 
-def _lines(table: TableLineage) -> Iterator[str]:
+def _lines(table: TableLineage, counts: Set[str]) -> Iterator[str]:
+    """Yields the lines of one table. counts: the columns that are numbers of records."""
     yield table.name if table.columns else f"{table.name}: no column is known yet"
     width = max((len(column.name) for column in table.columns), default=0)
     for column in table.columns:
-        yield f"  {column.name:<{width}}  <-  {', '.join(column.fields) or 'a constant'}"
+        constant = "the number of records" if column.name in counts else "a constant"
+        yield f"  {column.name:<{width}}  <-  {', '.join(column.fields) or constant}"
     yield from (f"  {note.line}" for note in table.notes)
     if table.conditions:
         yield f"  rows depend on {', '.join(table.conditions)}"

@@ -74,7 +74,7 @@ def _before_rows(table: PlannedTable) -> Iterator[str]:
         yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
     for stage in table.stages:
         yield f"  stage {stage}"
-    for words in table.state:
+    for words in (*table.state, *table.publishing):
         yield f"  {words}"
 
 

@@ -45,7 +45,7 @@ class Envelope:
     marks_deletes: bool = False
     #: Whether rows replace those with the same key.
     is_upsert: bool = False
-    #: Whether the row before a change is taken off what it was merged into.
+    #: Whether the row before a change is subtracted from what it was merged into.
     retracts: bool = False
 
     @property

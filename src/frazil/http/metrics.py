@@ -158,9 +158,11 @@ TABLE = (
     ),
     _counter("frazil_records_read_total", "Records of committed batches.", lambda t: t.counts.records),
     _counter("frazil_read_bytes_total", "Bytes of the values of these records.", lambda t: t.counts.value_bytes),
-    _counter("frazil_rows_written_total", "Rows that tasks wrote for committed batches.", lambda t: t.counts.rows),
+    _counter(
+        "frazil_rows_written_total", "Rows of the data files that commits of batches added.", lambda t: t.counts.rows
+    ),
     _counter("frazil_rows_deleted_total", "Rows that changes deleted.", lambda t: t.counts.deleted_rows),
-    _counter("frazil_files_written_total", "Data files with the rows that tasks wrote.", lambda t: t.counts.files),
+    _counter("frazil_files_written_total", "Data files that commits of batches added.", lambda t: t.counts.files),
     _counter("frazil_written_bytes_total", "Bytes of these data files.", lambda t: t.counts.file_bytes),
     _counter(
         "frazil_batches_total",

@@ -50,6 +50,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
@@ -77,8 +78,8 @@ class PlannedColumn:
     name: str
     #: In the notation of a pipeline file.
     type: str
-    #: `declared`, `constant`, `header`, `inferred`, `registry` (from a schema), `metadata`; `widened` for an existing
-    #: column.
+    #: `declared`, `constant`, `count` (of records, by `merge`), `header`, `inferred`, `registry` (from a schema),
+    #: `metadata`; `widened` for an existing column.
     source: str
 
 
@@ -139,6 +140,8 @@ class PlannedTable:
     stages: tuple[str, ...] = ()
     #: What `merge` and `dedupe` do, a line for each.
     state: tuple[str, ...] = ()
+    #: Where commits are made and what readers see of them, with a `branch` or `tags`.
+    publishing: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
@@ -225,7 +228,10 @@ def plan_tables(
         for name in left:
             spec_of_table = tables[name].spec
             plan = PlannedTable(
-                name, stages=tuple(describe_stages(spec_of_table)), state=tuple(describe_state(spec_of_table))
+                name,
+                stages=tuple(describe_stages(spec_of_table)),
+                state=tuple(describe_state(spec_of_table)),
+                publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:
                 plan.problem = advice.problem(missing[name])
@@ -326,7 +332,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
-    columns = [PlannedColumn(name, format_type(column.type), _source_of(column)) for name, column in new.items()]
+    columns = [PlannedColumn(name, format_type(column.type), _source_of(spec, column)) for name, column in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
         if change.path not in wanted or change.path in existing:
             word = "declared" if change.is_new else "widened"
@@ -487,7 +493,9 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
     return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
 
 
-def _source_of(column: ColumnSpec) -> str:
+def _source_of(spec: TableSpec, column: ColumnSpec) -> str:
+    if (column.name, "count") in spec.changes.merge:
+        return "count"
     if column.constant is not None:
         return "constant"
     return "header" if column.header is not None else "declared"

@@ -58,14 +58,15 @@ _ALLOWED = frozenset().union(*FUNCTIONS.values())
 _BUILDING_MAPS = ("map_concat", "map_from_arrays", "map_from_entries", "str_to_map", "transform_keys")
 #: The place of the count among the arguments of a function that makes something of that length.
 _COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1, "format_number": 1, "array_insert": 1}
+_ONE_RECORD = "a row is made of one record: use `merge` in an upsert table, or aggregate what is in the table"
 # What else a query may not have, by Spark's classes, with the remedy.
 _PLANS = {
     "UnresolvedWith": ("a WITH clause", "write a sub-query in FROM, `select … from (select … from records)`"),
-    "Join": ("a join", "a query reads `records` alone"),
+    "Join": ("a join", "a query reads `records` alone: `lookup` joins them with a small table"),
     "LateralJoin": ("a join", "compute the column in a sub-query in FROM"),
     "WithWindowDefinition": ("a window (OVER)", "leave it out"),
-    "AsOfJoin": ("a join", "a query reads `records` alone"),
-    "Aggregate": ("GROUP BY", "a row is made of one record: leave it out, and aggregate what is in the table"),
+    "AsOfJoin": ("a join", "a query reads `records` alone: `lookup` joins them with a small table"),
+    "Aggregate": ("GROUP BY", _ONE_RECORD),
     "UnresolvedHaving": ("HAVING", "write the condition after WHERE"),
     "Sort": ("ORDER BY", "leave it out; the order of a table's files is its sort order's"),
     "GlobalLimit": ("LIMIT", "leave it out, and write a condition after WHERE"),
@@ -212,7 +213,6 @@ def _instead(name: str) -> str:
 
 # A known function that is not allowed, such as `reflect`, is not a misspelt `repeat`.
 _LIKENESS = 0.8
-_ONE_RECORD = "a row is made of one record: leave it out, and aggregate what is in the table"
 _NOW = "use `_timestamp`, the time of the record"
 _INSTEAD = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "localtimestamp", "current_time"), _NOW),

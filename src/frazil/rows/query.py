@@ -84,7 +84,7 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
 
 
 def _are_rows(target: TableTarget, changes: Changes) -> Bools:
-    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are taken off again."""
+    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are subtracted again."""
     is_retracted = target.changes is not None and target.changes.retracts
     return np.asarray((changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted), np.bool_)
 

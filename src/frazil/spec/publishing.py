@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 from frazil.errors import SpecError
@@ -156,3 +156,19 @@ class PublishingSpec(Declared):
     readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
     """The engines that read the table. A new upsert table gets the newest format version that all of them read, and
     `check` refuses a table that one of them cannot read."""
+
+
+def describe_publishing(publishing: PublishingSpec) -> Iterator[str]:
+    """Yields where commits of a table are made and what readers see of them, a line for each setting; nothing for main."""
+    publish = publishing.publish
+    if publishing.branch != MAIN:
+        mover = "is moved by others"
+        if publish is not None:
+            audits = ", ".join(name for name, _ in publish.audits)
+            mover = (
+                f"follows every {duration_text(publish.every_s)}{f' if these audits hold: {audits}' if audits else ''}"
+            )
+        yield f"commits to the branch {publishing.branch}; main, which readers see, {mover}"
+    for tag in publishing.tags:
+        time = f"{tag.at.minute // 60:02}:{tag.at.minute % 60:02} {tag.at.zone}"
+        yield f"tags a snapshot each day as {tag.name}-DATE, complete to {time}, kept for {_keep_text(tag.keep_s)}"

@@ -41,7 +41,7 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
 }
 """The types of columns that a function takes, and what they are called; the other functions take every column."""
 RETRACTABLE = ("latest", "sum", "count")
-"""The functions that a change of the source can be taken off again, or that need not be."""
+"""The functions from which a row of the source can be subtracted, or that need not change."""
 _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
 _OF_ORDER = ("latest", "max")
@@ -57,7 +57,7 @@ def is_merging(table: TableSpec) -> bool:
 
 
 def retracts(table: TableSpec) -> bool:
-    """Whether changes of the source are taken off what they were merged into."""
+    """Whether updates and deletes of the source subtract the row before from what it was merged into."""
     envelope = table.changes.envelope
     return is_merging(table) and envelope is not None and envelope.kind not in _EVENTS
 
@@ -86,8 +86,8 @@ def describe_state(table: TableSpec) -> Iterator[str]:
         named = [f"{function} of {name}" for name, function in functions.items() if function != "count"]
         named += [f"{name} counts records" for name, function in functions.items() if function == "count"]
         keys = ", ".join(changes.key_columns) or "the record's key"
-        taken_off = "; changes are taken off and put on" if retracts(table) else ""
-        yield f"merges records by {keys}: {', '.join((*named, f'{others} of other columns'))}{taken_off}"
+        subtracted = "; updates and deletes subtract the row before" if retracts(table) else ""
+        yield f"merges records by {keys}: {', '.join((*named, f'{others} of other columns'))}{subtracted}"
     if changes.dedupe is not None:
         within = changes.dedupe.within_s
         reach = f" at most {duration_text(within)} apart" if within is not None else ""
@@ -164,21 +164,21 @@ def _check_order(table: TableSpec) -> Iterator[Mistake]:
 
 
 def _check_source(table: TableSpec) -> Iterator[Mistake]:
-    """Yields an envelope, or a use of it, that does not have what is taken off."""
+    """Yields an envelope, or a use of it, that does not have the row to subtract."""
     changes = table.changes
     kind = changes.envelope.kind if changes.envelope is not None else ""
     if kind not in _WHOLE:
         what = "an operation in a field" if kind == "operation" else f"`envelope: {kind}`"
-        message = f"`merge` takes off the row before an update, and {what} does not have the whole of it"
+        message = f"`merge` subtracts the row before an update, and {what} does not have the whole of it"
         yield Mistake("envelope", message, "merge records without `envelope`, or write `mode: upsert` without `merge`")
     if changes.atomic is not None:
         message = "`atomic` shows transactions whole, and `merge` does not keep them apart"
         yield Mistake("atomic", message, "remove one of them")
     if changes.order_by is not None:
-        message = "`order_by` has no effect on changes that are taken off and put on"
+        message = "`order_by` has no effect where updates and deletes subtract the row before"
         yield Mistake("order_by", message, "leave it out: changes are merged in the order of their offsets")
     if changes.tombstones == "delete":
-        message = "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves"
+        message = "`tombstones: delete` deletes the row of a key, and `merge` subtracts the deleted rows themselves"
         yield Mistake("tombstones", message, "write `tombstones: ignore`, or remove it")
 
 
@@ -186,11 +186,11 @@ def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
     changes = table.changes
     for name, function in changes.merge:
         if function not in RETRACTABLE:
-            message = f"`{function}` cannot take off a change of the source: the value before it is unknown"
+            message = f"`{function}` cannot subtract a row of the source: the value without it is unknown"
             remedy = f"write one of: {', '.join(RETRACTABLE)}; or merge a changelog table's rows in a query"
             yield Mistake(("merge", name) if name else "merge", message, remedy)
     if all(function != "count" for _, function in changes.merge):
-        message = "`merge` takes deleted rows off, and no `count` shows when none is left"
+        message = "`merge` subtracts deleted rows, and no `count` shows when none is left"
         yield Mistake("merge", message, "add one, such as `merge: {rows: count}`: a row whose count is 0 is deleted")
     if not changes.key_columns:
         message = "`merge` of changes needs the columns to group by, and the table names no `key_columns`"

@@ -254,16 +254,16 @@ class Attempt:
 
 def commit_changes(
     catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, commit: Commit
-) -> tuple[Progress, Resolved]:
-    """Commits the changes of `report`; returns the progress as committed and figures about the look-up. Files of failed
-    attempts are deleted; the files of `report` stay with the caller.
+) -> tuple[Progress, Resolved, tuple[DataFile, ...]]:
+    """Commits the changes of `report`; returns the progress as committed, figures about the look-up and the data files that
+    the commit added. Files of failed attempts are deleted; the files of `report` stay with the caller.
 
     Raises: as Catalog.commit; NotSent also where the rows cannot be looked up; SpecError where rows of the table cannot
     be replaced; IncompleteChanges where values exist nowhere.
     """
     _check_format(state)
     if not report.changes.touched:
-        return catalog.commit(commit), Resolved()
+        return catalog.commit(commit), Resolved(), commit.files
     batch = _batch_of(target, report, commit.progress.emptied)
     judge = _by_order(target, commit.progress.emptied)
     return commit_attempts(catalog, state, commit, lambda latest: _attempt(catalog, target, latest, batch, judge))
@@ -271,7 +271,7 @@ def commit_changes(
 
 def commit_attempts(
     catalog: Catalog, state: TableState, commit: Commit, attempt_at: Callable[[TableState], Attempt]
-) -> tuple[Progress, Resolved]:
+) -> tuple[Progress, Resolved, tuple[DataFile, ...]]:
     """Commits with what depends on the rows in the table, looked up again where another writer changes it. attempt_at: looks
     up and writes for one version of the table. Returns and raises as `commit_changes`.
     """
@@ -296,7 +296,7 @@ def commit_attempts(
             else:
                 catalog.delete_files(state.name, attempt.unused)
                 forget_files(frozenset(attempt.unused))
-                return done, replace(attempt.resolved, tries=number + 1)
+                return done, replace(attempt.resolved, tries=number + 1), full_commit.files
     raise ConflictError("other writers change the table faster than rows can be looked up in it", where=state.name)
 
 

@@ -98,7 +98,7 @@ class ChangeReading:
     #: By column, the function that merges the values of its key's records; empty: the latest record of a key is its row.
     #: The name `spec.table_forms.ALL_COLUMNS` stands for every column that is not named.
     merge: tuple[tuple[str, str], ...] = ()
-    #: Whether changes of the source are taken off what they were merged into.
+    #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
 
     @property

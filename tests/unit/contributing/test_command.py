@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from frazil.cli.commands import REGISTERED
 from frazil.cli.main import main
+from frazil.plugins import registration
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import with_section
 
@@ -43,6 +45,15 @@ def test_a_package_that_cannot_be_imported_fails_its_own_command_alone(package: 
     shown = capsys.readouterr().err
     assert reason in shown
     assert "remedy: correct or reinstall the package broken" in shown
+
+
+def test_help_names_the_extra_of_a_command_that_is_not_installed(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_installed", lambda _: ())
+    monkeypatch.setattr(REGISTERED, "_loaded", {})
+    assert main(["--help"]) == 0
+    assert "pip install 'frazil[demo]'" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_a_package_cannot_replace_a_command(package: Install, capsys: Captured) -> None:

@@ -566,3 +566,26 @@ def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: S
     with pytest.raises(SpecError, match=r"the pipeline has no table `s\.ordre`") as raised:
         names("s.ordre")
     assert raised.value.remedy == "did you mean `s.order`?"
+
+
+def test_a_count_of_records_is_planned_as_a_count(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1, "n": 2})
+    table = plan(scenario, "tables: {s.a: {topic: a, mode: upsert, key_columns: [id], merge: {n: sum, rows: count}}}\n")
+    assert columns(table["s.a"]) == [("rows", "long", "count"), ("id", "long", "inferred"), ("n", "long", "inferred")]
+
+
+def test_a_branch_and_its_tags_are_planned(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
+    settings = (
+        "branch: ingest, publish: {every: 5m, audits: {ids: 'select true', sums: 'select true'}},"
+        ' tags: {daily: {at: "06:30 Europe/Berlin", keep: 30d}}'
+    )
+    tables = f"tables:\n  s.a: {{topic: a, {settings}}}\n  s.b: {{topic: a, branch: ingest}}\n  s.c: {{topic: a}}\n"
+    assert {name: table.publishing for name, table in plan(scenario, tables).items()} == {
+        "s.a": (
+            "commits to the branch ingest; main, which readers see, follows every 5m if these audits hold: ids, sums",
+            "tags a snapshot each day as daily-DATE, complete to 06:30 Europe/Berlin, kept for 30d",
+        ),
+        "s.b": ("commits to the branch ingest; main, which readers see, is moved by others",),
+        "s.c": (),
+    }

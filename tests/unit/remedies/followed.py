@@ -329,7 +329,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "a row is made of one record: leave it out, and aggregate what is in the table",
+            "a row is made of one record: use `merge` in an upsert table, or aggregate what is in the table",
             "cast it to another type, or take a member with `get_json_object`",
             "cast the value to the type that is wanted",
             "compute a part of it in a sub-query in FROM",

@@ -91,12 +91,12 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
         ),
         (
             f"{_CHANGES}, merge: {{n: max, rows: count}}",
-            "`max` cannot take off a change of the source: the value before it is unknown",
+            "`max` cannot subtract a row of the source: the value without it is unknown",
             "write one of: latest, sum, count",
         ),
         (
             f"{_CHANGES}, merge: {{n: sum}}",
-            "`merge` takes deleted rows off, and no `count` shows when none is left",
+            "`merge` subtracts deleted rows, and no `count` shows when none is left",
             "add one, such as `merge: {rows: count}`: a row whose count is 0 is deleted",
         ),
         (
@@ -106,17 +106,17 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
         ),
         (
             f"{_CHANGES}, order_by: at, merge: {{rows: count}}",
-            "`order_by` has no effect on changes that are taken off and put on",
+            "`order_by` has no effect where updates and deletes subtract the row before",
             "leave it out",
         ),
         (
             f"{_CHANGES}, tombstones: delete, merge: {{rows: count}}",
-            "`tombstones: delete` deletes the row of a key, and `merge` takes off the deleted rows themselves",
+            "`tombstones: delete` deletes the row of a key, and `merge` subtracts the deleted rows themselves",
             "write `tombstones: ignore`, or remove it",
         ),
         (
             f"{_UPSERT}, envelope: {{operation: op}}, merge: {{rows: count}}",
-            "`merge` takes off the row before an update, and an operation in a field does not have the whole of it",
+            "`merge` subtracts the row before an update, and an operation in a field does not have the whole of it",
             "merge records without `envelope`, or write `mode: upsert` without `merge`",
         ),
         (

@@ -80,7 +80,7 @@ class Lake:
         commit = Commit(_NAME, report.written.data, progress, self.progress)
         state = self.catalog.load(_NAME)
         assert state is not None
-        self.progress, resolved = commit_changes(self.catalog, self.target, state, report, commit)
+        self.progress, resolved, _ = commit_changes(self.catalog, self.target, state, report, commit)
         return resolved
 
     def stretches(self, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:

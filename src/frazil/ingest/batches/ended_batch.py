@@ -85,6 +85,7 @@ def ended_batch(planned: Planned, outcome: Outcome, clock: Clock) -> EndedBatch:
 
     has_tasks = schedule.tasks_to_s is not None and schedule.tasks_from_s >= planned.planned_at_s
     report = outcome.report if isinstance(outcome, Committed | Replan) else None
+    files = outcome.files if isinstance(outcome, Committed) else report.written.data if report is not None else ()
     return EndedBatch(
         planned.table,
         tuple(sorted(planned.batch.topics)),
@@ -99,8 +100,8 @@ def ended_batch(planned: Planned, outcome: Outcome, clock: Clock) -> EndedBatch:
             report.counts.record_count,
             report.counts.value_bytes,
             report.counts.row_count,
-            len(report.written.data),
-            sum(file.size_bytes for file in report.written.data),
+            len(files),
+            sum(file.size_bytes for file in files),
             report.bad_records.count,
         ),
         commit_id=outcome.state.progress.commit_id if isinstance(outcome, Committed) else "",

@@ -24,7 +24,7 @@ from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
-from frazil.types import Resolved, RoutedTable, advance
+from frazil.types import DataFile, Resolved, RoutedTable, advance
 
 
 class Finding(Protocol):
@@ -44,6 +44,8 @@ class Committed:
     state: TableState
     #: The merged report of its tasks.
     report: TaskReport
+    #: The data files that the commit added: also those that the commit wrote itself, with merged rows for example.
+    files: tuple[DataFile, ...]
     #: How the changes affected the rows of an upsert table; None for other tables.
     resolved: Resolved | None = None
     #: How long the commit took, in seconds.

@@ -277,7 +277,7 @@ class Pipeline:
         """Commits the files with the progress after the batch, between what is pending before it and after it."""
         table, state = planned.table, planned.table.state
         assert state is not None
-        before, resolved = state.progress, None
+        before, resolved, files = state.progress, None, report.written.data
         progress = self._progress_after(planned, report, before)
         began_s = self._clock.monotonic_s()
         commit = Commit(table.name, report.written.data, progress, before, shape=state.shape)
@@ -286,9 +286,11 @@ class Pipeline:
             # another process may have committed in between.
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
-                committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
+                target = target_of(table)
+                committed, resolved, files = commit_changes(self._catalog, target, state, report, commit)
             elif table.spec.changes.dedupe is not None:
-                committed, dropped = commit_deduplicated(self._catalog, target_of(table), state, report, commit)
+                target = target_of(table)
+                committed, dropped, files = commit_deduplicated(self._catalog, target, state, report, commit)
                 report = without_duplicates(report, dropped)
             else:
                 committed = self._catalog.commit(commit)
@@ -304,7 +306,7 @@ class Pipeline:
         delivered = self._dead_letters.deliver(table.name, committed)
         if resolved is not None and resolved.changes >= _MANY_CHANGES:
             release_memory()
-        return Committed(replace(state, progress=delivered), report, resolved, took_s)
+        return Committed(replace(state, progress=delivered), report, files, resolved, took_s)
 
     def _progress_after(self, planned: Planned, report: TaskReport, before: Progress) -> Progress:
         """Returns the progress that the commit of a batch records.

@@ -83,7 +83,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
 def _count_committed(table: Table, outcome: Committed, took_s: float) -> None:
     counts = table.counts
     deleted = outcome.resolved.deleted if outcome.resolved is not None else 0
-    counts.add(outcome.report, table.spec.bad_records.on_bad_record == "skip", deleted)
+    counts.add(outcome.report, outcome.files, table.spec.bad_records.on_bad_record == "skip", deleted)
     counts.batch_s.observe(took_s)
     counts.commit_s.observe(outcome.took_s)
     if table.sizes.freshness_ms is not None:
@@ -208,7 +208,7 @@ def _log_committed(table: Table, outcome: Committed, took_s: float) -> None:
         "batch_committed",
         table=table.name,
         records=report.counts.record_count,
-        files=len(report.written.data),
+        files=len(outcome.files),
         bad=report.bad_records.count,
         lag_records=table.offsets.lag_records,
         took_s=round(took_s, 3),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -25,7 +25,7 @@ from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import format_path, shown_path
 from frazil.schema.selection import Path
 from frazil.stages.watch import Tally
-from frazil.types import BadRecord, OffsetRange, Offsets, by_partition, by_topic
+from frazil.types import BadRecord, DataFile, OffsetRange, Offsets, by_partition, by_topic
 
 
 class RunState(StrEnum):
@@ -417,13 +417,13 @@ class RunCounts:
     #: Seconds that the commits took.
     commit_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
 
-    def add(self, report: TaskReport, is_skipping: bool, deleted_rows: int) -> None:
-        """Adds a committed batch. is_skipping: whether its bad records were skipped."""
+    def add(self, report: TaskReport, files: Sequence[DataFile], is_skipping: bool, deleted_rows: int) -> None:
+        """Adds a committed batch. files: that the commit added. is_skipping: whether its bad records were skipped."""
         self.records += report.counts.record_count
         self.value_bytes += report.counts.value_bytes
-        self.files += len(report.written.data)
-        self.rows += sum(file.record_count for file in report.written.data)
-        self.file_bytes += sum(file.size_bytes for file in report.written.data)
+        self.files += len(files)
+        self.rows += sum(file.record_count for file in files)
+        self.file_bytes += sum(file.size_bytes for file in files)
         self.deleted_rows += deleted_rows
         bad = report.bad_records
         if is_skipping:

@@ -82,9 +82,9 @@ class _Batch:
 
 def commit_deduplicated(
     catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, commit: Commit
-) -> tuple[Progress, Duplicates]:
-    """Commits the rows of `report` that are no duplicates; returns the progress as committed and what was dropped. Files of
-    failed attempts are deleted; the files of `report` stay with the caller.
+) -> tuple[Progress, Duplicates, tuple[DataFile, ...]]:
+    """Commits the rows of `report` that are not duplicates; returns the progress as committed, what was dropped and the
+    data files that the commit added. Files of failed attempts are deleted; the files of `report` stay with the caller.
 
     Raises: as Catalog.commit; NotSent also where ids cannot be looked up; SpecError where the table cannot have deletes or
     lacks a column.
@@ -93,7 +93,7 @@ def commit_deduplicated(
     assert dedupe is not None
     _check_table(target, state, dedupe)
     if not report.changes.touched:
-        return catalog.commit(commit), Duplicates()
+        return catalog.commit(commit), Duplicates(), commit.files
     batch, dropped = _load(report), Duplicates()
 
     def attempt_at(latest: TableState) -> Attempt:
@@ -112,8 +112,8 @@ def commit_deduplicated(
             raise
         return attempt
 
-    progress, _ = commit_attempts(catalog, state, commit, attempt_at)
-    return progress, dropped
+    progress, _, files = commit_attempts(catalog, state, commit, attempt_at)
+    return progress, dropped, files
 
 
 def without_duplicates(report: TaskReport, dropped: Duplicates) -> TaskReport:

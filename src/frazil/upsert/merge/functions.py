@@ -13,7 +13,7 @@ from frazil.write.target import TableTarget
 
 _ALL_COLUMNS = ""
 ADDING = ("sum", "count")
-"""The functions that add values, and from which a value can be taken off."""
+"""The functions that add values, and from which a value can be subtracted."""
 COLLECTING = ("collect_set", "collect_list")
 """The functions that join lists."""
 

@@ -147,7 +147,7 @@ def part_table(target: TableTarget, merging: Merging, rows: pa.Table, signs: Int
         values = one_array(rows[column.name])
         if column.function in ADDING:
             if target.changes.retracts:
-                # Whether a sum from which all values are taken off has had a value is unknown.
+                # Whether a sum from which all values are subtracted has had a value is unknown.
                 values = pc.coalesce(values, pa.scalar(0).cast(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
         else:

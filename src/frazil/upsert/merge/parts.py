@@ -31,7 +31,7 @@ FRESH = "\x00fresh"
 FILLED = "\x00filled"
 """Whether the part has a record, and not a delete alone. bool."""
 PUT = "\x00put"
-"""Whether the part has values that were put on, and not only values that were taken off. bool."""
+"""Whether the part has values that were added, and not only values that were subtracted. bool."""
 _LIMB = "\x00limb"
 _SMALLEST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -99,7 +99,7 @@ class _Groups:
         self.fresh: Bools = begins >= 0
         #: Which parts count: not those before the last delete of their group.
         self.counted: Bools = np.arange(codes.size) >= begins[codes]
-        #: Which of these have values that were put on.
+        #: Which of these have values that were added.
         self.put: Bools = self.counted & _flags(parts, PUT)
 
     def any(self, name: str) -> Bools:

@@ -29,7 +29,7 @@ def limb_count(kind: pa.DataType) -> int:
 
 def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
     """Returns numbers as limbs, the lowest first, each int64 `(n_rows,)`, or float64 for floats; null for null. signs: 1
-    for a value to be added and -1 for one to be taken off; None: all are added.
+    for a value to be added and -1 for one to be subtracted; None: all are added.
     """
     is_null = pa.array(np.asarray(column.is_null()))
     if pa.types.is_floating(column.type):

@@ -328,7 +328,7 @@ def test_values_that_sparks_optimizer_decides_are_its_own(scene: Any) -> None:
         "select id, n + 9223372036854775807L + (1L - 9223372036854775807L) as sum, n * 2L * 3L as six,"
         " n + 9223372036854775807 + (id - 1) + -9223372036854775807 + id as cast_first,"
         " array(id, n)[5] as no, array(id, n)[1] as one, array(1 div zero, n)[1] as other,"
-        " named_struct('a', 1 div zero, 'b', n).b as b, element_at(list, 1) as first"
+        " named_struct('a', 1 div zero, 'b', n).b as b, list[0] as first"
         " from records where id < 3 or list[5] > 0"
     )
     made = scene(select=query)

@@ -68,6 +68,13 @@ def test_a_sum_counts_each_record_once_although_the_process_reads_on_after_each_
     assert merging.table_rows("k", "n", "records") == [(0, 63, 7), (1, 70, 7), (2, 57, 6)]
 
 
+def test_files_of_merged_rows_are_counted(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, "mode: upsert, key_columns: [k], merge: {n: sum}")
+    counts = merging.tell({"k": 1, "n": 2}, {"k": 1, "n": 3}, {"k": 2, "n": 4}).counts
+    assert (counts.files, counts.rows) == (1, 2)
+    assert counts.file_bytes > 0
+
+
 def test_late_records_count_in_sums_and_bounds_and_not_in_the_latest_values(tmp_path: Path) -> None:
     settings = "mode: upsert, key_columns: [k], order_by: at, merge: {n: sum, low: min, high: max, records: count}"
     merging = Merging(tmp_path, settings)

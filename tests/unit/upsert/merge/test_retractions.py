@@ -1,4 +1,4 @@
-"""Changes of a source that are taken off the rows they were merged into: a service on the ports in memory."""
+"""Changes of a source that are subtracted from the rows they were merged into: a service on the ports in memory."""
 
 from __future__ import annotations
 

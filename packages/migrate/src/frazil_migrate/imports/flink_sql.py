@@ -131,8 +131,9 @@ def import_script(text: str, brokers: str | None) -> Imported:
     for insert in script.inserts:
         _put_table(draft, script, insert)
     for table in script.unsuited:
-        reason = "rows are made of one record each: there are no joins and aggregates"
-        draft.lose(f"INSERT INTO {table}", reason, "use `lookup` for a join, and make aggregates of the table")
+        reason = "joins and aggregates are not carried over"
+        remedy = "use `lookup` for a join with a small table, and `merge` for totals by key"
+        draft.lose(f"INSERT INTO {table}", reason, remedy)
     for left in script.unknown:
         draft.lose(left, "the statement is not one of those that are read", "write what it does under `tables`")
     return draft.finish(brokers)
