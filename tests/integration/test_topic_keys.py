@@ -18,6 +18,7 @@ from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.pipelines import Ledger, Pipeline
+from tests.unit.http.running_scene import wait_for
 
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
 _NAMESPACE = "automq.table.topic.namespace"
@@ -33,6 +34,7 @@ def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
     for future in admin.create_topics(made).values():
         future.result(20)
     source = KafkaTopics({"bootstrap.servers": broker.bootstrap_servers})
+    wait_for(lambda: len(source.described((topic, other))) == 2)  # A broker may list a new topic a moment later.
     assert topic not in source.topic_keys("no-control-topic")
     monkeypatch.setattr(topics, "ENABLE", "cleanup.policy")
     monkeypatch.setattr(topics, "PREFIX", "cleanup.")

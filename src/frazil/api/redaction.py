@@ -84,15 +84,24 @@ class Redaction:
             return replace(value, **{part.name: self._masked(getattr(value, part.name)) for part in fields(value)})
         return value
 
+    def _may_show_secret(self, cause: BaseException) -> bool:
+        try:
+            text = str(cause)
+        except Exception:  # noqa: BLE001  (whatever another library's class does there)
+            return True
+        return self.text(text) != text
+
     def error(self, error: FrazilError) -> None:
-        """Masks secrets in an error that is being raised. Its causes are cut off at the first whose text has a secret."""
+        """Masks secrets in an error that is being raised. Its causes are cut off at the first whose text has a secret, or
+        is not to be had: that of Java's exceptions ends with their JVM.
+        """
         error.message, error.remedy, error.where = map(self.text, (error.message, error.remedy, error.where))
         error.args = (error.message,)
         for other in error.others if isinstance(error, SpecError) else ():
             self.error(other)
         last: BaseException = error
         while (cause := last.__cause__ or last.__context__) is not None:
-            if self.text(str(cause)) != str(cause):
+            if self._may_show_secret(cause):
                 last.__cause__ = last.__context__ = None
                 break
             last = cause

@@ -15,6 +15,7 @@ from frazil.api import logs, pipeline
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
 from frazil.api.stopping import Stopping
+from frazil.errors import UnavailableError
 from frazil.ops.reports import Problem
 
 HEAD = 'pipeline: shop\nkafka: {bootstrap.servers: "127.0.0.1:9", sasl.password: "${env:SHOP_PASSWORD}"}\n'
@@ -97,6 +98,17 @@ def test_an_unexpected_exception_has_no_secret_either(file: Path, monkeypatch: p
     monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail("out of range"))
     with pytest.raises(ValueError, match="out of range"):
         shop.plan()
+
+
+def test_a_cause_without_a_text_is_cut_off_and_the_error_keeps_its_words() -> None:
+    class OfEndedJvm(Exception):
+        def __str__(self) -> str:
+            raise ConnectionError
+
+    error = UnavailableError("the table cannot be loaded", remedy="mount the warehouse again")
+    error.__context__ = OfEndedJvm()
+    Redaction().error(error)
+    assert (error.message, error.__context__) == ("the table cannot be loaded", None)
 
 
 def test_values_keep_their_types_when_secrets_are_masked() -> None:
