@@ -108,7 +108,8 @@ def test_a_cause_without_a_text_is_cut_off_and_the_error_keeps_its_words() -> No
     error = UnavailableError("the table cannot be loaded", remedy="mount the warehouse again")
     error.__context__ = OfEndedJvm()
     Redaction().error(error)
-    assert (error.message, error.__context__) == ("the table cannot be loaded", None)
+    assert error.message == "the table cannot be loaded"
+    assert "OfEndedJvm" not in "".join(traceback.format_exception(error))
 
 
 def test_values_keep_their_types_when_secrets_are_masked() -> None:
