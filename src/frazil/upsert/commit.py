@@ -11,6 +11,7 @@ others is rewritten with the ids of the replaced rows. Buffered rows, which lack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -366,18 +367,28 @@ def _check_format(state: TableState) -> None:
 
 def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge) -> Attempt:
     attempt = Attempt()
-    try:
+    with abandoning(catalog, state.name, attempt):
         _resolve(attempt, target, state, catalog.scan(state.name), batch, judge)
+    return attempt
+
+
+@contextmanager
+def abandoning(catalog: Catalog, table: str, attempt: Attempt) -> Iterator[None]:
+    """Deletes the files of an attempt that fails inside of the block.
+
+    Raises: NotSent where the catalog or the store does not answer.
+    """
+    try:
+        yield
     except OSError as error:
-        catalog.delete_files(state.name, attempt.paths)
-        raise NotSent(f"the store does not read or write a file: {error}", where=state.name) from None
+        catalog.delete_files(table, attempt.paths)
+        raise NotSent(f"the store does not read or write a file: {error}", where=table) from None
     except UnavailableError as error:
-        catalog.delete_files(state.name, attempt.paths)
+        catalog.delete_files(table, attempt.paths)
         raise NotSent(error.message, remedy=error.remedy, where=error.where) from None
     except BaseException:
-        catalog.delete_files(state.name, attempt.paths)
+        catalog.delete_files(table, attempt.paths)
         raise
-    return attempt
 
 
 def _resolve(

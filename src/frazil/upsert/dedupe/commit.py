@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
-from frazil.catalog.port import Catalog, NotSent, TableState
+from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile, Scan
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import SpecError
 from frazil.report import Counts, TaskReport
 from frazil.schema.arrow import Bools, Ints, is_every, one_array
 from frazil.types import Commit, DataFile, Progress, RowDelta, add_counts
-from frazil.upsert.commit import Attempt, commit_attempts
+from frazil.upsert.commit import Attempt, abandoning, commit_attempts
 from frazil.upsert.dedupe.decide import UNKNOWN_TIME, find_duplicates
 from frazil.upsert.dedupe.id_rows import KEY, OFFSET, PARTITION, PLACE, ROWS, SOURCE, TIME, are_known
 from frazil.upsert.dedupe.seen import hash_ids
@@ -99,17 +99,8 @@ def commit_deduplicated(
     def attempt_at(latest: TableState) -> Attempt:
         nonlocal dropped
         attempt = Attempt(progress=commit.progress)
-        try:
+        with abandoning(catalog, latest.name, attempt):
             dropped = _resolve(attempt, target, dedupe, latest, catalog.scan(latest.name), batch)
-        except OSError as error:
-            catalog.delete_files(latest.name, attempt.paths)
-            raise NotSent(f"the store does not read or write a file: {error}", where=latest.name) from None
-        except UnavailableError as error:
-            catalog.delete_files(latest.name, attempt.paths)
-            raise NotSent(error.message, remedy=error.remedy, where=error.where) from None
-        except BaseException:
-            catalog.delete_files(latest.name, attempt.paths)
-            raise
         return attempt
 
     progress, _, files = commit_attempts(catalog, state, commit, attempt_at)
