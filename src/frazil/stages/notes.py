@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class StageNote:
+class StageNote(ABC):
     """What a stage does to the fields of a table's records: its fields are keys of both documents."""
 
     @property
+    @abstractmethod
     def setting(self) -> str:
         """The key of the pipeline file."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def line(self) -> str:
         """The note in one line, for people."""
-        raise NotImplementedError
 
     @property
     def masked(self) -> tuple[str, ...]:
