@@ -7,8 +7,8 @@ import pytest
 from bench.arithmetic import (
     back_under_s,
     first_seen_ms,
-    lateness_ms,
     in_64_bits,
+    lateness_ms,
     prefix_total,
     ratio,
     records_of,
