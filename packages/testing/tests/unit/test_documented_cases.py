@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.scan import ROOT
-from frazil.cases import case_file
+from frazil_testing import case_file
 from frazil.cli.main import main
 
 GUIDE = ROOT / "docs" / "how-to" / "test-pipelines.md"

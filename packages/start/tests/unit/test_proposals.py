@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from frazil.kafka.port import ReadRecord
-from frazil.ops.proposals import Proposal, clashing_tables, file_of, is_internal, propose
+from frazil_start.proposals import Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
 

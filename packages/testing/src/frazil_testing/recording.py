@@ -16,8 +16,8 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
-from frazil.cases.answers import flow
-from frazil.cases.encoding import parsed_avro
+from frazil_testing.answers import flow
+from frazil_testing.encoding import parsed_avro
 from frazil.clock import new_id
 from frazil.decode.values_as_json import as_json
 from frazil.errors import SpecError, UnavailableError

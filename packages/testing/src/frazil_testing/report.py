@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from frazil.cases.compare import Difference, Verdict
+from frazil_testing.compare import Difference, Verdict
 from frazil.errors import UnavailableError
 from frazil.printable import plain, plural
 

@@ -33,7 +33,7 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import routed_sample
 from frazil.ops.status import MissingTopics
-from frazil.ops.tried_record import Read, TriedRecord, try_record
+from frazil_testing.tried_record import Read, TriedRecord, try_record
 from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec

@@ -15,8 +15,8 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil.cases.case_file import Case, CaseFile, CaseRecord
-from frazil.cases.encoding import Encoder, SchemaFile, WrongValue, bytes_of, is_null, json_text, moment_of, read_schema
+from frazil_testing.case_file import Case, CaseFile, CaseRecord
+from frazil_testing.encoding import Encoder, SchemaFile, WrongValue, bytes_of, is_null, json_text, moment_of, read_schema
 from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
