@@ -51,7 +51,9 @@ EXTRAS = (
         },
     ),
     Extra("replay", {"frazil.commands": ("replay",)}),
+    Extra("start", {"frazil.commands": ("init", "size")}),
     Extra("telemetry", {"frazil.observers": ("telemetry",)}),
+    Extra("testing", {"frazil.commands": ("test", "try")}),
     Extra("verify", {"frazil.commands": ("verify",), "frazil.observers": ("verify",)}),
 )  # fmt: skip
 """Every extra with a package of its own."""

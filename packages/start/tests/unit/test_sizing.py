@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.scan import ROOT
-from frazil.ops.sizing import Load, Prices, Size, record_cpu_s, size_of
+from frazil_start.sizing import Load, Prices, Size, record_cpu_s, size_of
 
 _PAGE = (ROOT / "docs" / "performance.md").read_text()
 

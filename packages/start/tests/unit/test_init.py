@@ -25,9 +25,9 @@ def test_each_refusal_ends_once_its_remedy_is_done(
         ]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("frazil.cli.init.open_topics", lambda _: source)
-    monkeypatch.setattr("frazil.cli.init.read_sample", sample)
-    monkeypatch.setattr("frazil.cli.init.findings_of", lambda _: ())
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: source)
+    monkeypatch.setattr("frazil_start.init_command.read_sample", sample)
+    monkeypatch.setattr("frazil_start.init_command.findings_of", lambda _: ())
     named = ["init", "--bootstrap-servers", "b:1"]
     assert main(["init"]) == 2
     assert "give --bootstrap-servers" in capsys.readouterr().err

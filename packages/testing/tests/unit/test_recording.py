@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from frazil.cases.play import table_of
-from frazil.cases.recording import Mask, record_cases
-from frazil.cases.tried_input import try_input
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
-from frazil.ops.tried_record import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
-from tests.unit.cases.conftest import HEAD, ORDERS, Play
-from tests.unit.cases.test_cases import AVRO, ENVELOPE, is_well
+from frazil_testing.play import table_of
+from frazil_testing.recording import Mask, record_cases
+from frazil_testing.tried_input import try_input
+from frazil_testing.tried_record import TriedRecord
+from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
+from packages.testing.tests.unit.test_cases import AVRO, ENVELOPE, is_well
 
 ORDER = {"id": 4711, "email": "Ann.Lee@example.org", "amount": "12.50", "at": "2026-01-31T10:05:06Z", "kind": "order",
          "tags": ["a1", "a1"], "ok": True, "nothing": None, "price": 7.25}  # fmt: skip

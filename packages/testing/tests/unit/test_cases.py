@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cases.compare import Verdict
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
-from tests.unit.cases.conftest import HEAD, ORDERS, Play
+from frazil_testing.compare import Verdict
+from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
 
 AVRO = """{"type": "record", "name": "Order", "fields": [
   {"name": "id", "type": "long"},

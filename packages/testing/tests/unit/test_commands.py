@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from frazil.cli.main import main
-from tests.unit.cases.conftest import ORDERS
+from packages.testing.tests.unit.conftest import ORDERS
 
 Captured = pytest.CaptureFixture[str]
 CASES = """table: shop.orders
