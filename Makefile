@@ -44,7 +44,7 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 	touch $@
 
 # The bill of materials: wheels and jars with their sums and licences, in CycloneDX.
-sbom: setup
+sbom: setup $(VENV)/.dev
 	$(BIN)/python -m deploy.sbom dist/frazil.cdx.json
 
 # The plain manifests, from the chart.
