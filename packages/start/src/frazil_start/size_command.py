@@ -11,8 +11,8 @@ import typer
 
 from frazil.cli.output import Output
 from frazil.errors import SpecError
-from frazil_start.sizing import Load, Prices, Size, size_of
 from frazil.spec.syntax.units import parse_duration
+from frazil_start.sizing import Load, Prices, Size, size_of
 
 
 class Format(StrEnum):

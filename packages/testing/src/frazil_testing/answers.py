@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from frazil_testing.case_file import EXPECTATIONS, Case, CaseFile, by_table
-from frazil_testing.compare import row_document, subject_table
-from frazil_testing.play import Played, PlayedTable
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.syntax.document import Items, Section
 from frazil.spec.syntax.shown import spelt
+from frazil_testing.case_file import EXPECTATIONS, Case, CaseFile, by_table
+from frazil_testing.compare import row_document, subject_table
+from frazil_testing.play import Played, PlayedTable
 
 _WIDEST = 100
 _DEAD_LETTER_COLUMNS = ("offset", "error_class", "path", "message")

@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from frazil.api.wiring import has_queries, light_jvm
-from frazil_testing.case_file import case_paths
-from frazil_testing.report import text_report, write_junit
-from frazil_testing.suite import Suite
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries, SparkQueries
 from frazil.ops.json_records import to_json
 from frazil.spec import PipelineSpec
+from frazil_testing.case_file import case_paths
+from frazil_testing.report import text_report, write_junit
+from frazil_testing.suite import Suite
 
 DIFFERS = 4
 FOLDER = "cases"

@@ -9,15 +9,15 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from frazil_testing.case_file import Case, CaseFile, by_table
-from frazil_testing.encoding import json_text
-from frazil_testing.play import Played, PlayedTable
-from frazil_testing.values import document_of, equals, shown
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import describe, whole_number
 from frazil.spec.syntax.problems import advice
+from frazil_testing.case_file import Case, CaseFile, by_table
+from frazil_testing.encoding import json_text
+from frazil_testing.play import Played, PlayedTable
+from frazil_testing.values import document_of, equals, shown
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil_testing.case_file import Case, CaseFile, CaseRecord
-from frazil_testing.encoding import Encoder, SchemaFile, WrongValue, bytes_of, is_null, json_text, moment_of, read_schema
 from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
@@ -35,6 +33,17 @@ from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import whole_number
 from frazil.spec.syntax.problems import advice, nearest
 from frazil.testing import FakeClock, MemoryJobs, StepWorkers, live_rows
+from frazil_testing.case_file import Case, CaseFile, CaseRecord
+from frazil_testing.encoding import (
+    Encoder,
+    SchemaFile,
+    WrongValue,
+    bytes_of,
+    is_null,
+    json_text,
+    moment_of,
+    read_schema,
+)
 
 FIRST_MS = 1_767_225_600_000
 """The timestamp of the first record that names none: 2026-01-01. Each further record is a second later."""

@@ -16,8 +16,6 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
-from frazil_testing.answers import flow
-from frazil_testing.encoding import parsed_avro
 from frazil.clock import new_id
 from frazil.decode.values_as_json import as_json
 from frazil.errors import SpecError, UnavailableError
@@ -27,6 +25,8 @@ from frazil.literals import format_moment
 from frazil.spec import TableSpec
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.shown import spelt
+from frazil_testing.answers import flow
+from frazil_testing.encoding import parsed_avro
 
 _MOMENT = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:([T ])(\d{2}):(\d{2})(?::(\d{2}))?)?")
 _IMAGES = ("before", "after", "data", "old", "fullDocument")

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from frazil_testing.compare import Difference, Verdict
 from frazil.errors import UnavailableError
 from frazil.printable import plain, plural
+from frazil_testing.compare import Difference, Verdict
 
 _INDENT = "  "
 

@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from frazil_testing.answers import write_answers
-from frazil_testing.case_file import Case, CaseFile, read_case_file
-from frazil_testing.compare import Verdict, differences_of
-from frazil_testing.play import Played, Player
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.tables.queries import Queries
@@ -19,6 +15,10 @@ from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import overrides_of_process
 from frazil.temporary import temporary_folder
+from frazil_testing.answers import write_answers
+from frazil_testing.case_file import Case, CaseFile, read_case_file
+from frazil_testing.compare import Verdict, differences_of
+from frazil_testing.play import Played, Player
 
 
 @dataclass(frozen=True)

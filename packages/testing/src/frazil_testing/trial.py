@@ -33,13 +33,13 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import routed_sample
 from frazil.ops.status import MissingTopics
-from frazil_testing.tried_record import Read, TriedRecord, try_record
 from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
+from frazil_testing.tried_record import Read, TriedRecord, try_record
 
 LEARNED_RECORDS = 1_000
 """The number of records whose fields and types are learned; those that are shown are a part of them."""

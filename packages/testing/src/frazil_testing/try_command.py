@@ -13,22 +13,22 @@ from typing import Annotated, Any
 import typer
 
 from frazil.api.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
-from frazil_testing.play import table_of
-from frazil_testing.recording import Mask, record_cases
-from frazil_testing.suite import Suite
-from frazil_testing.tried_input import try_input
-from frazil_testing.cases_command import queries_when_needed
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import bytes_document
-from frazil_testing.trial import LEARNED_RECORDS, Trial, TriedTable
-from frazil_testing.tried_record import TriedRecord
 from frazil.printable import plain, plural
 from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
+from frazil_testing.cases_command import queries_when_needed
+from frazil_testing.play import table_of
+from frazil_testing.recording import Mask, record_cases
+from frazil_testing.suite import Suite
+from frazil_testing.trial import LEARNED_RECORDS, Trial, TriedTable
+from frazil_testing.tried_input import try_input
+from frazil_testing.tried_record import TriedRecord
 
 FAILED = 4
 _SHOWN = 400

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
-from frazil_testing.encoding import is_null, json_text, moment_of
 from frazil.decode.values_as_json import as_json
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import is_true
+from frazil_testing.encoding import is_null, json_text, moment_of
 
 
 def document_of(value: Any, kind: IcebergType | None) -> Any:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil_testing.compare import Verdict
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
+from frazil_testing.compare import Verdict
 from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
 
 AVRO = """{"type": "record", "name": "Order", "fields": [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from docs.scan import ROOT
-from frazil_testing import case_file
 from frazil.cli.main import main
+from frazil_testing import case_file
 
 GUIDE = ROOT / "docs" / "how-to" / "test-pipelines.md"
 REFERENCE = ROOT / "docs" / "reference" / "cases.md"

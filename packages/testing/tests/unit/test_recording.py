@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from frazil_testing.play import table_of
-from frazil_testing.recording import Mask, record_cases
-from frazil_testing.tried_input import try_input
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
-from frazil_testing.tried_record import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
+from frazil_testing.play import table_of
+from frazil_testing.recording import Mask, record_cases
+from frazil_testing.tried_input import try_input
+from frazil_testing.tried_record import TriedRecord
 from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
 from packages.testing.tests.unit.test_cases import AVRO, ENVELOPE, is_well
 

@@ -13,10 +13,10 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.schemas import Schemas
-from frazil_testing.trial import Trial, TriedTable
-from frazil_testing.tried_record import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
+from frazil_testing.trial import Trial, TriedTable
+from frazil_testing.tried_record import TriedRecord
 from tests.unit.ingest.test_route_formats import FORMATS
 from tests.unit.ops.conftest import Scenario
 from tests.unit.rows.test_writer_schemas import framed
