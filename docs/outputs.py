@@ -258,7 +258,7 @@ ACTION = Document(
         "action": (
             "text",
             "`compact`, `deletes`, `manifests`, `carry`, `expire`, `orphans` or `statistics` ([what is"
-            " done](../how-to/maintain.md#what-is-done-and-when)).",
+            " done](../guides/maintain.md#what-is-done-and-when)).",
         ),
         "reason": ("text", "Why the action is due."),
         "gain": ("text", "What the action improves."),

@@ -60,7 +60,7 @@ LIMITS = {
         f"{task_limits.CPU_SECONDS:.0f} s"
     ),
     "additional memory of a worker for one task": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
-    "rows of a reference table of [`lookup`](../how-to/lookup.md)": f"{references.MOST_ROWS:,}",
+    "rows of a reference table of [`lookup`](../guides/lookup.md)": f"{references.MOST_ROWS:,}",
     "size in memory of the columns that a lookup names": f"{references.MOST_BYTES // 2**20} MiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }

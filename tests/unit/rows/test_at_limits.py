@@ -393,7 +393,7 @@ ELSEWHERE = {
     "new fields, and fields to rescue, per decoding chunk, at all depths": (
         "rows/test_many_names.py", "test_the_limit_of_a_records_new_fields_does_not_concern_its_neighbours"
     ),
-    "rows of a reference table of [`lookup`](../how-to/lookup.md)": (
+    "rows of a reference table of [`lookup`](../guides/lookup.md)": (
         _LOOKUPS, "test_a_reference_table_with_one_row_too_many_is_waited_for"
     ),
     "size in memory of the columns that a lookup names": (

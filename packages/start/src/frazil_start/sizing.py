@@ -1,6 +1,6 @@
 """How many cores, how much memory and how many requests to the store a load takes, for `frazil size`.
 
-The numbers are those of docs/performance.md, on a core of the machine that is described there; docs/operate/sizing.md has
+The numbers are those of docs/performance.md, on a core of the machine that is described there; docs/deploy/sizing.md has
 the formula, and compares it with what was measured.
 """
 

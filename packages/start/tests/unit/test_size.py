@@ -31,7 +31,7 @@ def test_the_size_of_a_load_is_printed_in_both_forms(capsys: pytest.CaptureFixtu
 
 
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs/operate/sizing.md").read_text()
+    page = (ROOT / "docs/deploy/sizing.md").read_text()
     match = re.search(r"^```bash\nfrazil (.*?)\n```\n\n```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert match is not None
     assert main(match[1].split()) == 0

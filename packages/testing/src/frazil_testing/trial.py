@@ -32,11 +32,10 @@ from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import routed_sample
-from frazil.ops.status import MissingTopics
+from frazil.ops.status import MissingTopics, no_such_table
 from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
-from frazil.spec.syntax.problems import nearest
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
 from frazil_testing.tried_record import Read, TriedRecord, try_record
@@ -128,9 +127,7 @@ class Trial:
             self._owned(rest, self._sample(rest, LEARNED_RECORDS, is_oldest=False))
         if name in tables:
             return tables[name]
-        near = nearest(name, tables)
-        hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
-        raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
+        raise no_such_table(name, tables)
 
     def _refuse_missing(self, table: Table) -> None:
         if table.offsets.topics:

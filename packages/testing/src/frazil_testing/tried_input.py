@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries
 from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
@@ -56,9 +56,7 @@ def _lines(path: Path) -> list[CaseRecord]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         remedy = "name a file of values, one in each line, or YAML with `records`"
-        raise UnavailableError(
-            f"the file of records cannot be read: {reason}", remedy=remedy, where=str(path)
-        ) from None
+        raise SpecError(f"the file of records cannot be read: {reason}", remedy=remedy, where=str(path)) from None
     lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not lines:
         raise SpecError("the file has no records", remedy="write a value into each line", where=str(path))

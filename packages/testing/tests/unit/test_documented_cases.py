@@ -11,7 +11,7 @@ from docs.scan import ROOT
 from frazil.cli.main import main
 from frazil_testing import case_file
 
-GUIDE = ROOT / "docs" / "how-to" / "test-pipelines.md"
+GUIDE = ROOT / "docs" / "guides" / "test-pipelines.md"
 REFERENCE = ROOT / "docs" / "reference" / "cases.md"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

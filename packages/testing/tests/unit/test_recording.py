@@ -169,7 +169,7 @@ records: [{change: {after: {id: 1, name: a}}}, {change: {before: {id: 1}}}]
 
 
 def test_a_file_of_records_that_cannot_be_read(folder: Path) -> None:
-    with pytest.raises(UnavailableError) as caught:
+    with pytest.raises(SpecError, match="the file of records cannot be read") as caught:
         try_input(load_spec(Path(_file(folder)), {}), "shop.orders", folder / "none.jsonl", lambda _: None)
     assert caught.value.remedy == "name a file of values, one in each line, or YAML with `records`"
     with pytest.raises(SpecError) as empty:
