@@ -110,7 +110,7 @@ docs: setup $(VENV)/.dev
 	$(BIN)/python -m tests.unit.decode.json_reference
 	$(BIN)/python -m tests.unit.decode.json_schema_reference
 	$(BIN)/python -m tests.unit.decode.avro_reference
-	$(BIN)/python -m tests.unit.decode.protobuf_reference
+	$(BIN)/python -m packages.protobuf.tests.unit.protobuf_reference
 	$(BIN)/python -m tests.unit.cdc.debezium_reference
 
 bench: setup $(VENV)/.dev

@@ -24,10 +24,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from frazil.errors import SpecError
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind, UnusableSchema
-from frazil.registry.protobuf import compile_proto
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import is_true
+from frazil_protobuf.protoc import compile_proto
 
 _KINDS: Mapping[str, SchemaKind] = {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -15,12 +15,11 @@ import pytest
 
 from frazil.clock import Clock
 from frazil.errors import SpecError, UnavailableError
-from frazil.registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
 from frazil.registry.port import NO_ID, RegisteredSchema, UnusableSchema
 from frazil.spec import AuthSpec, RegistrySpec, TlsSpec
 from frazil.testing import FakeClock
-from tests.fixtures.certificates import Authority
-from tests.unit.registry.server import (
+from frazil_registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
+from packages.registry.tests.unit.server import (
     Answer,
     FakeRegistry,
     fake_registry,
@@ -31,6 +30,7 @@ from tests.unit.registry.server import (
     trickle,
     trouble,
 )
+from tests.fixtures.certificates import Authority
 
 GUID = "0123abcd-0000-4000-8000-00000000000f"
 Connect = Callable[..., ConfluentRegistry]

@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.protobuf.layout import (
+from frazil.raw_memory import COMPILED, I32, U8, is_utf8, load8, load64
+from frazil_protobuf.layout import (
     AT,
     BAD_TAG,
     BAD_TEXT,
@@ -53,7 +54,7 @@ from frazil.decode.protobuf.layout import (
     VARINT,
     WIRE,
 )
-from frazil.decode.protobuf.wire import (
+from frazil_protobuf.wire import (
     CUT_SHORT,
     TOO_LONG,
     WIRE_BYTES,
@@ -66,7 +67,6 @@ from frazil.decode.protobuf.wire import (
     read_length,
     read_varint,
 )
-from frazil.raw_memory import COMPILED, I32, U8, is_utf8, load8, load64
 
 I64 = NDArray[np.int64]
 

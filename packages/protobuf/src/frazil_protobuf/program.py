@@ -9,10 +9,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault
-from frazil.decode.protobuf import layout
-from frazil.decode.protobuf.schema import Member
-from frazil.decode.protobuf.wire import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_GROUP, WIRE_VARINT
 from frazil.raw_memory import COMPILED, U8, copy_bytes, is_utf8
+from frazil_protobuf import layout
+from frazil_protobuf.schema import Member
+from frazil_protobuf.wire import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_GROUP, WIRE_VARINT
 
 I64 = NDArray[np.int64]
 

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
 
+from docs.scan import ROOT
 from frazil.decode.lossless import format_type
-from frazil.decode.protobuf.reader import ProtobufReader
-from frazil.decode.protobuf.schema import load_message
-from tests.unit.decode.protobuf_schemas import bodies_of, descriptors_of, fault_of, reader_of, rows_of
+from frazil_protobuf.reader import ProtobufReader
+from frazil_protobuf.schema import load_message
+from packages.protobuf.tests.unit.protobuf_schemas import bodies_of, descriptors_of, fault_of, reader_of, rows_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protobuf.md"
+PAGE = ROOT / "docs" / "reference" / "protobuf.md"
 
 _LARGEST = 2**64 - 1
 _PROTO3 = """

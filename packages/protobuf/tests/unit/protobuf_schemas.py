@@ -10,8 +10,8 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from frazil.decode.columns import Bodies, Columns, Fault
-from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
-from frazil.registry.protobuf import compile_proto
+from frazil_protobuf.protoc import compile_proto
+from frazil_protobuf.reader import ProtobufReader, protobuf_reader
 
 MONEY = """
 syntax = "proto3";

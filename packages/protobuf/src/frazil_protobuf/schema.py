@@ -24,8 +24,10 @@ from pyiceberg import types as t
 
 from frazil.decode.columns import EmptyStruct, TextBytes
 from frazil.decode.forms import OWN_FORMS, Forms
-from frazil.decode.protobuf.json import JSON_TYPES
-from frazil.decode.protobuf.layout import (
+from frazil.registry.port import UnusableSchema
+from frazil.schema.parts import Path
+from frazil_protobuf.json import JSON_TYPES
+from frazil_protobuf.layout import (
     BYTES,
     FIXED32,
     FIXED64,
@@ -36,8 +38,6 @@ from frazil.decode.protobuf.layout import (
     TEXT,
     VARINT,
 )
-from frazil.registry.port import UnusableSchema
-from frazil.schema.parts import Path
 
 MAX_FIELDS = 2000
 MAX_LEVELS = 64

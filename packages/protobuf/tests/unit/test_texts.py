@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
-from tests.unit.decode.protobuf_rows import NoRowError, plain, row_of
-from tests.unit.decode.protobuf_schemas import CHECKS, SHOP, WORDS, fault_of, read, reader_of, rows_of
+from packages.protobuf.tests.unit.protobuf_rows import NoRowError, plain, row_of
+from packages.protobuf.tests.unit.protobuf_schemas import CHECKS, SHOP, WORDS, fault_of, read, reader_of, rows_of
 
 
 def part(number: int, *inside: bytes) -> bytes:

@@ -23,9 +23,9 @@ from frazil.decode.connect.values import (
     LogicalType,
     confluent_decimal,
 )
-from frazil.decode.protobuf.json import JSON_TYPES
-from frazil.decode.protobuf.schema import MAX_LEVELS, load_message
 from frazil.schema.selection import Path
+from frazil_protobuf.json import JSON_TYPES
+from frazil_protobuf.schema import MAX_LEVELS, load_message
 
 _META_NUMBER, _PARAMS_NUMBER = 1088, 2
 _SCALED = {"scale", "value"}

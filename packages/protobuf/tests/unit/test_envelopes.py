@@ -13,11 +13,11 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from frazil.decode.settings import PLACEHOLDER, Reading, WriterSchema
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.types import parse_type
+from frazil_protobuf.protoc import compile_proto
 from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]

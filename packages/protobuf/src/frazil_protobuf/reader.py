@@ -19,15 +19,15 @@ from pyiceberg.types import StructType
 from frazil.decode.columns import Bodies, Columns, Fault
 from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.limits import TooMuch, check_cells, may_guess
-from frazil.decode.protobuf import layout
-from frazil.decode.protobuf.columns import read_records
-from frazil.decode.protobuf.json import fault_of
-from frazil.decode.protobuf.program import Cells, Refusals, compile_program
-from frazil.decode.protobuf.scan import scan_messages
-from frazil.decode.protobuf.schema import load_message, load_rewriter, read_members, struct_of
-from frazil.decode.protobuf.wire import contiguous
 from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32, U8
+from frazil_protobuf import layout
+from frazil_protobuf.columns import read_records
+from frazil_protobuf.json import fault_of
+from frazil_protobuf.program import Cells, Refusals, compile_program
+from frazil_protobuf.scan import scan_messages
+from frazil_protobuf.schema import load_message, load_rewriter, read_members, struct_of
+from frazil_protobuf.wire import contiguous
 
 _FAULTS = {
     layout.CUT: Fault(ErrorClass.MALFORMED, "the message is cut short, or a length goes beyond its end"),

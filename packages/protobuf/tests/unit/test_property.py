@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.decode.protobuf_chance import Chance, damage, fill, spoil, write_oddly
-from tests.unit.decode.protobuf_rows import NoRowError, plain, row_of
-from tests.unit.decode.protobuf_schemas import (
+from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, fill, spoil, write_oddly
+from packages.protobuf.tests.unit.protobuf_rows import NoRowError, plain, row_of
+from packages.protobuf.tests.unit.protobuf_schemas import (
     CHECKS,
     DELIMITED,
     EDITION,

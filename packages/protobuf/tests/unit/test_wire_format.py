@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, Indexed, split_message_indexes
-from tests.unit.decode.protobuf_schemas import bodies_of
+from frazil.decode.messages import Indexed
+from frazil_protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
+from packages.protobuf.tests.unit.protobuf_schemas import bodies_of
 
 
 def _split(records: list[bytes]) -> Indexed:

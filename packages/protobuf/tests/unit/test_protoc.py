@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-import frazil.registry
+import frazil_protobuf
 from frazil.errors import UnavailableError
 from frazil.registry.port import UnusableSchema
-from frazil.registry.protobuf import compile_proto
+from frazil_protobuf.protoc import compile_proto
 
-_KNOWN = Path(frazil.registry.__file__).parent / "protos"
+_KNOWN = Path(frazil_protobuf.__file__).parent / "protos"
 _SIMPLE = 'syntax = "proto3"; message A { int32 x = 1; }'
 
 
@@ -176,7 +176,7 @@ def test_imports_in_a_circle_are_refused() -> None:
 def test_a_machine_without_time_for_protoc_is_an_outage_and_no_fault_of_the_schema(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("frazil.registry.protobuf.COMPILE_TIMEOUT_S", 0)
+    monkeypatch.setattr("frazil_protobuf.protoc.COMPILE_TIMEOUT_S", 0)
     with pytest.raises(UnavailableError, match="protoc has not read a schema within 0 s"):
         compile_proto(_SIMPLE)
 
@@ -188,6 +188,6 @@ def test_a_schema_is_not_at_fault_where_others_end_protoc(
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\nkill -{name} $$\n")
     program.chmod(0o700)
-    monkeypatch.setattr("frazil.registry.protobuf.sys.executable", str(program))
+    monkeypatch.setattr("frazil_protobuf.protoc.sys.executable", str(program))
     with pytest.raises(UnusableSchema if name == "SEGV" else UnavailableError):
         compile_proto(_SIMPLE)

@@ -14,11 +14,11 @@ import pytest
 from google.protobuf import json_format, struct_pb2, text_format
 
 from frazil.decode.columns import Columns
-from frazil.decode.protobuf import columns
-from frazil.decode.protobuf import json as protobuf_json
-from frazil.decode.protobuf.json import to_json
-from tests.unit.decode.protobuf_chance import Chance, damage, spoil, write_oddly
-from tests.unit.decode.protobuf_schemas import class_of, fault_of, read, reader_of
+from frazil_protobuf import columns
+from frazil_protobuf import json as protobuf_json
+from frazil_protobuf.json import to_json
+from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, spoil, write_oddly
+from packages.protobuf.tests.unit.protobuf_schemas import class_of, fault_of, read, reader_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCHEMA = """

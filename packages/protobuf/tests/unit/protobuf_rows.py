@@ -15,8 +15,8 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from frazil.decode.protobuf.schema import load_message
-from tests.unit.decode.protobuf_schemas import (
+from frazil_protobuf.schema import load_message
+from packages.protobuf.tests.unit.protobuf_schemas import (
     CHECKS,
     DELIMITED,
     EDITION,

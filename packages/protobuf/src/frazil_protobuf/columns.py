@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import Fault, bitmap, fixed_width, offsets_from, validity
 from frazil.decode.json_writer import WriteValues, text_array, write_texts
-from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
-from frazil.decode.protobuf.json_structs import LIST, STRUCT, VALUE, write_structs
-from frazil.decode.protobuf.program import (
+from frazil.error_classes import ErrorClass
+from frazil.raw_memory import U8
+from frazil.schema.arrow import list_array, map_array, struct_array
+from frazil_protobuf.json import NOT_TEXT, fault_of, to_json
+from frazil_protobuf.json_structs import LIST, STRUCT, VALUE, write_structs
+from frazil_protobuf.program import (
     I64,
     LENGTH_MASK,
     Cells,
@@ -27,9 +30,6 @@ from frazil.decode.protobuf.program import (
     find_no_texts,
     may_repeat_keys,
 )
-from frazil.error_classes import ErrorClass
-from frazil.raw_memory import U8
-from frazil.schema.arrow import list_array, map_array, struct_array
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
 # duration.proto allow.

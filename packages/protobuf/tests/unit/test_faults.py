@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from frazil.decode.columns import Bodies
-from frazil.decode.protobuf.layout import MAX_CELLS
-from tests.unit.decode.protobuf_schemas import LEGACY, SHOP, bodies_of, fault_of, read, reader_of, rows_of
+from frazil_protobuf.layout import MAX_CELLS
+from packages.protobuf.tests.unit.protobuf_schemas import LEGACY, SHOP, bodies_of, fault_of, read, reader_of, rows_of
 
 SCHEMA = """
 syntax = "proto3";

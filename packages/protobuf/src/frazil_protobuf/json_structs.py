@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 
 from frazil.decode.json_writer import FALSE, NULL, ROOM, TRUE, has_room, write_double, write_string, write_word
-from frazil.decode.protobuf.program import I64, LENGTH_MASK
-from frazil.decode.protobuf.wire import read_length
 from frazil.raw_memory import COMPILED, U8, is_on_disk, is_utf8, load8, load64, store8
+from frazil_protobuf.program import I64, LENGTH_MASK
+from frazil_protobuf.wire import read_length
 
 STRUCT, LIST, VALUE, _NEXT = range(4)
 """What is written; `_NEXT`: the next entry or element of the innermost object or array, or its end."""

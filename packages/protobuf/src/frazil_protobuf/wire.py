@@ -5,13 +5,12 @@ Source: https://protobuf.dev/programming-guides/encoding. Negative addresses are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault
+from frazil.decode.messages import Indexed
 from frazil.error_classes import ErrorClass
 from frazil.raw_memory import COMPILED, I32, U8, load8, load64, trailing_zeros
 
@@ -84,20 +83,6 @@ _MAX_INDEX = 2**31 - 1
 
 
 U64 = NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class Indexed:
-    """Records with the message that each one is."""
-
-    #: The distinct index paths, in the order of their first record.
-    paths: list[tuple[int, ...]]
-    #: The index in `paths` of each record, -1 for a faulty one: int32 of shape (n_records,).
-    path: I32
-    #: The bytes after the indexes.
-    bodies: Bodies
-    #: 0, or the 1-based index in MESSAGE_INDEX_FAULTS: uint8 of shape (n_records,).
-    fault: U8
 
 
 def split_message_indexes(bodies: Bodies) -> Indexed:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from frazil.decode.protobuf.schema import MAX_FIELDS, load_message
 from frazil.registry.port import UnusableSchema
-from tests.unit.decode.protobuf_reference import PAGE, SECTIONS, page, read_row, reader_of_row
-from tests.unit.decode.protobuf_schemas import (
+from frazil_protobuf.schema import MAX_FIELDS, load_message
+from packages.protobuf.tests.unit.protobuf_reference import PAGE, SECTIONS, page, read_row, reader_of_row
+from packages.protobuf.tests.unit.protobuf_schemas import (
     EDITION,
     LEGACY,
     PLAIN,
