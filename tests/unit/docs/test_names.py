@@ -35,7 +35,7 @@ VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
     "cases", "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
-    "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
+    "process", "registry", "rows", "runtime", "schema", "shares", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
