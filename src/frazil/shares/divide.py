@@ -80,36 +80,58 @@ class TopicShares:
         for target in targets:
             if target.share is not None:
                 dividing.setdefault(target.share.rest, []).append(target)
-        self._dividing = [_Dividing(members, topic, starts, read) for members in dividing.values()]
-        self._holds = read is not None
-        #: Few records of a table, by its name: each read of some has a price of its own.
-        self._held: dict[str, list[pa.RecordBatch]] = {}
-        #: The memory that these take.
-        self.held_bytes = 0
-
-    @property
-    def are_divided(self) -> bool:
-        """Whether tables divide the records among them."""
-        return bool(self._dividing)
-
-    @property
-    def rows_bytes(self) -> int:
-        """The memory of rows that are kept."""
-        return sum(dividing.rows_bytes for dividing in self._dividing)
+        #: The tables that divide the records among them, a group for each table of the rest.
+        self.groups = [_Group(members, topic, starts, read) for members in dividing.values()]
 
     def divide(self, records: pa.RecordBatch) -> Iterator[TableRecords]:
         """Yields what each table gets of some records."""
         for target in self._whole:
             due = due_records(target.name, self._topic, records, self._starts)
             yield TableRecords(target, records if due.all() else records.filter(pa.array(due)))
-        for dividing in self._dividing:
-            for share in dividing.divide(records):
-                yield from self._with_many(share) if self._holds else (share,)
+        for group in self.groups:
+            yield from group.divide(records)
 
-    def _with_many(self, share: TableRecords) -> Iterator[TableRecords]:
-        """Yields the share without its records, which are kept, and those that are many by now."""
-        yield replace(share, records=share.records.slice(0, 0))
-        if share.records.num_rows:
+
+def take_kept(topics: Mapping[str, TopicShares], is_end: bool = False) -> Iterator[tuple[str, TableRecords]]:
+    """Yields by topic what is kept, if it takes so much memory that more would make neither its reading nor its copies
+    cheaper. is_end: whether there is no more, so that all of it is taken.
+    """
+    groups = [(topic, group) for topic, shares in topics.items() for group in shares.groups]
+    if is_end or sum(group.held_bytes for _, group in groups) > _MOST_HELD_BYTES:
+        yield from ((topic, share) for topic, group in groups for share in group.take_records())
+    if is_end or sum(group.together.held_bytes for _, group in groups) >= _MANY_BYTES:
+        for topic, group in groups:
+            yield from ((topic, TableRecords(target, _NONE, rows)) for target, rows in group.together.take_held())
+
+
+class _Group:
+    """The tables that divide the records of a topic among them."""
+
+    def __init__(
+        self, targets: Sequence[TableTarget], topic: str, starts: Mapping[str, Offsets], read: ReadRows | None
+    ) -> None:
+        self._targets = targets
+        self._topic = topic
+        self._starts = starts
+        #: Reads records at once.
+        self.together = Together(targets, read)
+        self._holds = read is not None
+        #: Few records of a table, by its name: each read of some has a price of its own.
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        #: The memory that these take.
+        self.held_bytes = 0
+        self._shares = [target.share for target in targets if target.share is not None]
+        division = self._shares[0].division
+        self._sources = division.to.sources
+        self._owners = Owners(division, next((share.derived for share in self._shares if share.is_rest), ()))
+
+    def divide(self, records: pa.RecordBatch) -> Iterator[TableRecords]:
+        """Yields what each table gets of some records. Few records of a table are kept until they are many."""
+        for share in self._divide(records):
+            if not self._holds or not share.records.num_rows:
+                yield share
+                continue
+            yield replace(share, records=_NONE)
             held = self._held.setdefault(share.target.name, [])
             held.append(share.records)
             self.held_bytes += share.records.nbytes
@@ -118,7 +140,7 @@ class TopicShares:
 
     def take_records(self) -> Iterator[TableRecords]:
         """Yields the records that are kept."""
-        for target in [target for dividing in self._dividing for target in dividing.targets]:
+        for target in self._targets:
             yield from self._take(target)
 
     def _take(self, target: TableTarget) -> Iterator[TableRecords]:
@@ -127,50 +149,9 @@ class TopicShares:
         for records in pa.Table.from_batches(held).combine_chunks().to_batches() if held else ():
             yield TableRecords(target, records)
 
-    def take_rows(self) -> Iterator[TableRecords]:
-        """Yields the rows that are kept."""
-        for dividing in self._dividing:
-            yield from dividing.take_rows()
-
-
-def take_kept(topics: Mapping[str, TopicShares], is_end: bool = False) -> Iterator[tuple[str, TableRecords]]:
-    """Yields by topic what is kept, if it takes so much memory that more would make neither its reading nor its copies
-    cheaper. is_end: whether there is no more, so that all of it is taken.
-    """
-    if is_end or sum(shares.held_bytes for shares in topics.values()) > _MOST_HELD_BYTES:
-        yield from ((topic, share) for topic, shares in topics.items() for share in shares.take_records())
-    if is_end or sum(shares.rows_bytes for shares in topics.values()) >= _MANY_BYTES:
-        yield from ((topic, share) for topic, shares in topics.items() for share in shares.take_rows())
-
-
-class _Dividing:
-    """The tables that divide the records of a topic among them."""
-
-    def __init__(
-        self, targets: Sequence[TableTarget], topic: str, starts: Mapping[str, Offsets], read: ReadRows | None
-    ) -> None:
-        self.targets = targets
-        self._topic = topic
-        self._starts = starts
-        self._together = Together(targets, read) if read is not None else None
-        self._shares = [target.share for target in targets if target.share is not None]
-        division = self._shares[0].division
-        self._sources = division.to.sources
-        self._owners = Owners(division, next((share.derived for share in self._shares if share.is_rest), ()))
-
-    @property
-    def rows_bytes(self) -> int:
-        """The memory of rows that are kept."""
-        return self._together.held_bytes if self._together is not None else 0
-
-    def take_rows(self) -> Iterator[TableRecords]:
-        """Yields the rows that are kept."""
-        for target, rows in self._together.take_held() if self._together is not None else ():
-            yield TableRecords(target, _NONE, rows)
-
-    def divide(self, records: pa.RecordBatch) -> Iterator[TableRecords]:
+    def _divide(self, records: pa.RecordBatch) -> Iterator[TableRecords]:
         """Yields the shares of the tables, first those in rows that are made for several tables at once."""
-        made_rows = self._together.make_rows(self._topic, records) if self._together is not None else None
+        made_rows = self.together.make_rows(self._topic, records)
         if made_rows is not None:
             are_made = made_rows.is_made.all()
             yield from self._divide_rows(
@@ -183,25 +164,24 @@ class _Dividing:
 
     def _divide_rows(self, records: pa.RecordBatch, made_rows: MadeRows) -> Iterator[TableRecords]:
         """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
-        assert self._together is not None
-        sizes, none = value_sizes(records.column("value")), records.slice(0, 0)
+        sizes = value_sizes(records.column("value"))
         of_rows: list[Ints] = []
         for target, own, report in self._own_records(records, made_rows.values, made_rows.values.codes):
-            has_rows = target.name in self._together.tables
+            has_rows = target.name in self.together.tables
             of_rows.append(own if has_rows else own[:0])
             if has_rows:
                 fates = None if made_rows.fates is None else made_rows.fates[:, own]
-                yield TableRecords(target, none, report=report, row_value_bytes=sizes[own], fates=fates)
+                yield TableRecords(target, _NONE, report=report, row_value_bytes=sizes[own], fates=fates)
             else:
                 yield TableRecords(target, records.take(pa.array(own)), report=report)
-        self._together.hold(made_rows.rows, of_rows)
+        self.together.hold(made_rows.rows, of_rows)
 
     def _divide_records(self, records: pa.RecordBatch) -> Iterator[TableRecords]:
         """Yields the shares as records. One that ends tasks, whose value is not read, goes to the tables that know of it."""
-        crashing = {target.name: target.known.are_crashing(self._topic, records) for target in self.targets}
+        crashing = {target.name: target.known.are_crashing(self._topic, records) for target in self._targets}
         is_read = ~np.logical_or.reduce(list(crashing.values()))
         named = records if is_read.all() else records.filter(pa.array(is_read))
-        values = read_values(self._sources, self.targets, self._topic, named)
+        values = read_values(self._sources, self._targets, self._topic, named)
         codes = np.full(records.num_rows, _UNREAD)
         codes[is_read] = values.codes
         for target, own, report in self._own_records(records, values, codes):
@@ -221,8 +201,8 @@ class _Dividing:
         """
         owner = self._numbers(values)[codes]
         order = np.argsort(owner, kind="stable")  # Once for all tables: there may be hundreds.
-        ends = np.searchsorted(owner[order], np.arange(len(self.targets) + 1))
-        for number, (target, share) in enumerate(zip(self.targets, self._shares, strict=True)):
+        ends = np.searchsorted(owner[order], np.arange(len(self._targets) + 1))
+        for number, (target, share) in enumerate(zip(self._targets, self._shares, strict=True)):
             own, due_count = order[ends[number] : ends[number + 1]], len(owner)
             if target.name in self._starts:
                 due = due_records(target.name, self._topic, records, self._starts)

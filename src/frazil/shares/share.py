@@ -74,19 +74,6 @@ class Share:
         """Returns derived tables of the table of the rest, without those that the pipeline file declares now."""
         return tuple(table for table in tables if table.name not in self.division.taken) if self.is_rest else ()
 
-    def derive(
-        self, known: Sequence[DerivedTable], values: Iterable[tuple[str, ...]], start: Offsets
-    ) -> tuple[DerivedTable, ...]:
-        """Returns the tables that some values get, as far as they get one. known: the tables that were derived so far.
-        start: where the records of the tables begin.
-        """
-        owners = Owners(self.division, known)
-        known_count = len(owners.tables)
-        for value in values:
-            if owners.refuse(value) is None:
-                owners.add(value, start)
-        return owners.tables[known_count:]
-
     def warn_of_limit(self, known: Sequence[DerivedTable]) -> None:
         """Logs that no more tables can be derived, where that is so."""
         if len(known) >= self.division.limit:
@@ -117,11 +104,6 @@ class Owners:
         self._names = set(map(fold_case, names))
 
     @property
-    def tables(self) -> tuple[DerivedTable, ...]:
-        """The tables, in the order in which they were derived."""
-        return tuple(self._tables.values())
-
-    @property
     def free(self) -> int:
         """How many more tables there may be."""
         return max(0, self._division.limit - len(self._tables))
@@ -142,11 +124,15 @@ class Owners:
             return Rest.TAKEN
         return None if self.free else Rest.LIMIT
 
-    def add(self, values: tuple[str, ...], start: Offsets) -> None:
-        """Adds the table of these values, which `refuse` has not refused. start: where its records begin."""
-        name = self._division.to.fill(values)
-        self._tables[values] = DerivedTable(name, values, start)
-        self._names.add(fold_case(name))
+    def derive(self, every: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
+        """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
+        tables = []
+        for values in every:
+            if self.refuse(values) is None:
+                self._tables[values] = DerivedTable(self._division.to.fill(values), values, start)
+                self._names.add(fold_case(self._tables[values].name))
+                tables.append(self._tables[values])
+        return tuple(tables)
 
 
 def is_table_name(name: str, lowers_names: bool = False) -> bool:

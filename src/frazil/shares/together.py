@@ -43,7 +43,7 @@ class MadeRows:
 class Together:
     """The tables that divide records and are alike, and whether reading for all of them at once is worth it."""
 
-    def __init__(self, targets: Sequence[TableTarget], read: ReadRows) -> None:
+    def __init__(self, targets: Sequence[TableTarget], read: ReadRows | None) -> None:
         self._targets = targets
         self._read = read
         self._held: list[tuple[pa.Table, Ints]] = []
@@ -62,7 +62,7 @@ class Together:
         """Returns the rows that the records are in a table that is alike, whichever they belong to; None where the tables
         must read their own.
         """
-        if not self._is_worth_it or not records.num_rows:
+        if self._read is None or not self._is_worth_it or not records.num_rows:
             return None
         read = partial(self._read, self._target, topic)
         (_, columns, changes), *others = read_bounded(records, read, self._target.reading.columns_left)

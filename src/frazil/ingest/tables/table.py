@@ -31,6 +31,7 @@ from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import spelled
+from frazil.shares.share import Owners
 from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
@@ -107,7 +108,7 @@ class Table:
     def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
         assert self.spec.share is not None
-        return self.spec.share.derive(self.derived, values, start)
+        return Owners(self.spec.share.division, self.derived).derive(values, start)
 
     @property
     def is_first(self) -> bool:

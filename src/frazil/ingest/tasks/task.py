@@ -109,7 +109,7 @@ def take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, TableRun], topic
             _run_of(target, job, runs).take_left_out(topic, own, reasons)
         if records.num_rows:
             shares = topics[topic]
-            latest = {topic: latest_of(plain_columns(all_records))} if shares.are_divided else {}
+            latest = {topic: latest_of(plain_columns(all_records))} if shares.groups else {}
             for share in shares.divide(records):
                 _run_of(share.target, job, runs).take_share(topic, share, latest)
     _take_kept(job, runs, topics)
