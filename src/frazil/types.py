@@ -206,7 +206,7 @@ class Progress:
     #: The newest commit position of the source that each partition has reached, of a table whose transactions are
     #: atomic.
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    #: The source position of the table's newest truncate, of a table in source order: older changes no longer count.
+    #: The source position at which the table was last emptied, of a table in source order: older changes no longer count.
     emptied: str = ""
     #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
     last_deletes: tuple[LastDelete, ...] = ()

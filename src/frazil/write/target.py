@@ -86,7 +86,7 @@ class ChangeReading:
     order_by: str = ""
     #: Whether a deleted row stays, marked as deleted (`deletes: soft`).
     marks_deletes: bool = False
-    #: Whether `order_by` is the position of a change in its source, which truncates have too.
+    #: Whether `order_by` is the position of a change in its source, which deletes of all rows have too.
     has_source_order: bool = False
     #: Whether the changes of all rows are in one partition.
     is_one_partition: bool = True
