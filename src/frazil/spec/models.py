@@ -371,6 +371,11 @@ class PipelineSpec(
         return [*(table.name for table in self.tables), *of_topics, *(route.text for route in self.routes)]
 
     @property
+    def makes_tables(self) -> bool:
+        """Whether there may be tables that the file does not declare one by one."""
+        return bool(self.routes or self.selected.topics or self.selected.follows_topic_keys)
+
+    @property
     def new_topics(self) -> tuple[TopicSelector, ...]:
         """The topics that get tables which the file does not declare one by one."""
         by_topic = (selector for route in self.routes if route.is_by_topic for selector in route.source.topics)
