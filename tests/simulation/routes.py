@@ -15,7 +15,7 @@ from frazil.routing import Route, parse_source, parse_template
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, pipeline_of
 
