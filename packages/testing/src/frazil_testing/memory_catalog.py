@@ -21,15 +21,6 @@ from frazil.catalog.layout import (
     refuse_partition_field_names,
     spec_of,
 )
-from frazil.catalog.memory_table import (
-    MemorySnapshot,
-    StoredTable,
-    files_of,
-    live_files,
-    rearranged,
-    refuse_strange_metrics,
-    renumbered,
-)
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
@@ -49,6 +40,15 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import MAIN, Commit, DataFile, DeleteFile, Progress, RowDelta
+from frazil_testing.memory_table import (
+    MemorySnapshot,
+    StoredTable,
+    files_of,
+    live_files,
+    rearranged,
+    refuse_strange_metrics,
+    renumbered,
+)
 
 _NEWEST_FORMAT = 3
 

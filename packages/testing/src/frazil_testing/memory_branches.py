@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from frazil.catalog.branches_port import MOVE_ID, BranchMove
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
+from frazil_testing.memory_catalog import MemoryCatalog
 
 
 class MemoryBranches:
