@@ -38,8 +38,21 @@ _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
 _CASES, _RECORDING = "unit/cases/test_cases.py::test_", "unit/cases/test_recording.py::test_"
 _CASE_COMMANDS = "unit/cases/test_commands.py::test_"
 
+_BLOBS = "packages/blobs/tests/unit/test_packs.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Large objects.
+    "write another folder as `blobs.store`, outside of …": (
+        f"{_BLOBS}packs_inside_of_the_table_are_refused_until_they_are_elsewhere"
+    ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: binary}`, or take it out of `blobs.columns`",
+            "name a column of bytes, or one in structs alone",
+        ),
+        f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
+    ),
     # Cases of pipelines.
     **dict.fromkeys(
         (
