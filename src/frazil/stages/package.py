@@ -55,6 +55,11 @@ class PackageStage(TableStage):
         """See TableStage."""
         return STAGES.get(self.name).actions
 
+    @property
+    def keeps_aside(self) -> bool:
+        """See TableStage."""
+        return STAGES.get(self.name).open is not None
+
     def open(self, target: TableTarget) -> RowWriter | None:
         """See TableStage."""
         writer: RowWriter | None = STAGES.get(self.name).call("open", None, self.settings, target)

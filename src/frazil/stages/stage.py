@@ -128,6 +128,11 @@ class TableStage:
         """Returns the changes as they may be written and reported, when all stages have run."""
         return changes
 
+    @property
+    def keeps_aside(self) -> bool:
+        """Whether rows refer to what is written beside the files, by other names each time that they are written."""
+        return False
+
     def open(self, _target: TableTarget, /) -> RowWriter | None:
         """Returns what a task writes beside the files of the table; None where the stage writes nothing."""
         return None

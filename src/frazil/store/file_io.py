@@ -112,11 +112,9 @@ class StoreIO(FileIO):
         with _as_os_errors(location):
             for objects in obstore.list(self._client(address).store, prefix=prefix or None, chunk_size=1000):
                 for entry in objects:
-                    name, written_ms = (
-                        entry["path"][len(prefix) :].lstrip("/"),
-                        entry["last_modified"].timestamp() * 1000,
-                    )
-                    yield StoredFile(f"{root}/{name}", entry["size"], int(written_ms))
+                    written_ms = int(entry["last_modified"].timestamp() * 1000)
+                    place = f"{root}/{entry['path'][len(prefix) :].lstrip('/')}"
+                    yield StoredFile(place, entry["size"], written_ms)
 
     def version_of(self, location: str) -> str:
         """Returns what changes when a file is replaced: the ETag of an object, or size and modification time.

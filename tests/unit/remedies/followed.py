@@ -53,6 +53,17 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
     ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: list<float>}`",
+            "declare their number under `blobs.embeddings`, and correct the rows",
+        ),
+        f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
+    ),
+    **dict.fromkeys(
+        ("make it by the model that has made those of the column", "name a column of lists of floats"),
+        "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
     # Cases of pipelines.
     **dict.fromkeys(
         (

@@ -1,4 +1,4 @@
-"""Large objects beside their Iceberg table: `read` the bytes of a column, `BlobDataset` for training, `export_webdataset`.
+"""Large objects beside their Iceberg table: `read`, `BlobDataset`, `export_webdataset`, `search`.
 
 Each is imported when it is first used: `frazil --help` imports the package too.
 """
@@ -10,9 +10,17 @@ if TYPE_CHECKING:
     from frazil_blobs.dataset import BlobDataset as BlobDataset
     from frazil_blobs.export import export_webdataset as export_webdataset
     from frazil_blobs.reading import read as read
+    from frazil_blobs.vectors import build_index as build_index
+    from frazil_blobs.vectors import search as search
 
-_HOMES = {"BlobDataset": "dataset", "export_webdataset": "export", "read": "reading"}
-__all__ = ["BlobDataset", "export_webdataset", "read"]
+_HOMES = {
+    "BlobDataset": "dataset",
+    "build_index": "vectors",
+    "export_webdataset": "export",
+    "read": "reading",
+    "search": "vectors",
+}
+__all__ = ["BlobDataset", "build_index", "export_webdataset", "read", "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -21,6 +21,17 @@ def _size(value: Any) -> Any:
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
+
+
+class EmbeddingSettings(BaseModel):
+    """What the vectors of a column are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The number of values of each vector; a record with another number becomes a dead letter.
+    dimension: Annotated[int, Field(ge=1)]
+    #: By which distance `search` compares them.
+    distance: Literal["cosine", "l2", "dot"] = "cosine"
 
 
 class BlobSettings(BaseModel):
@@ -40,6 +51,8 @@ class BlobSettings(BaseModel):
     limit: Size = 1024 * MiB
     #: By column, the content types that its objects may have, such as `image/*`. Others become dead letters.
     types: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: By column, a list of floats, what its vectors are.
+    embeddings: Mapping[str, EmbeddingSettings] = Field(default_factory=dict)
 
     @field_validator("store")
     @classmethod

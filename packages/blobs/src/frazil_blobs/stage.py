@@ -78,6 +78,9 @@ def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
         blobs = None if array is None else _blobs_at(array, inner)
         if blobs is not None:
             refused += _refusals(settings, text, pa.compute.struct_field(blobs, "inline"))
+    for name, embedding in settings.embeddings.items():
+        if name in columns:
+            refused += _wrong_vectors(name, embedding.dimension, columns[name])
     return StageResult(refused=refused)
 
 
@@ -106,6 +109,27 @@ def _refusals(settings: BlobSettings, text: str, inline: pa.Array) -> Iterator[R
             mask = np.zeros(len(inline), np.bool_)
             mask[rows[kinds == kind]] = True
             yield Refusal(mask, text, f"the bytes are {kind}, and `blobs.types` has {', '.join(allowed)}")
+
+
+def _wrong_vectors(name: str, dimension: int, vectors: pa.Array) -> Iterator[Refusal]:
+    """Yields the vectors that have another number of values, and those with a value that is not a number.
+
+    Raises: SpecError for a column that has no vectors.
+    """
+    if not pa.types.is_list(vectors.type) or not pa.types.is_floating(vectors.type.value_type):
+        raise SpecError(
+            f"`blobs.embeddings` has the column `{name}`, which is {vectors.type}",
+            remedy=f"declare it, `columns: {{{name}: list<float>}}`",
+        )
+    lengths = pa.compute.list_value_length(vectors).fill_null(dimension)
+    is_short = np.asarray(pa.compute.not_equal(lengths, dimension))
+    if is_short.any():
+        yield Refusal(is_short, name, f"the vector does not have {dimension} values, as `blobs.embeddings` has it")
+    values, parents = pa.compute.list_flatten(vectors), pa.compute.list_parent_indices(vectors)
+    is_wrong = np.zeros(len(vectors), np.bool_)
+    is_wrong[np.asarray(parents)[~np.asarray(pa.compute.is_finite(values).fill_null(False))]] = True
+    if (is_wrong & ~is_short).any():
+        yield Refusal(is_wrong & ~is_short, name, "the vector has a value that is null, infinite or not a number")
 
 
 def plan(settings: BlobSettings) -> str:

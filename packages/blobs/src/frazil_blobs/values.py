@@ -58,7 +58,7 @@ def sizes_of(inline: pa.Array) -> Ints:
 
 def slices_of(inline: pa.Array, rows: Ints) -> Iterator[memoryview]:
     """Yields the bytes of these values, without a copy."""
-    offsets, content = offsets_of(inline), memoryview(bytes_of(inline))
+    offsets, content = offsets_of(inline), bytes_of(inline).data
     for row in rows.tolist():
         yield content[offsets[row] : offsets[row + 1]]
 

@@ -158,3 +158,17 @@ def test_a_column_without_bytes_is_refused_until_it_is_declared(tmp_path: Path) 
     with pytest.raises(SpecError, match="what is around it is list<element: binary> and not a struct") as caught:
         table(tmp_path, {"id": "long", "images": "list<binary>"}, ["images.element"])
     assert caught.value.remedy == "name a column of bytes, or one in structs alone"
+
+
+def test_vectors_that_are_not_those_of_the_model_are_bad_records(tmp_path: Path) -> None:
+    columns, settings = {"id": "long", "image": "binary", "v": "list<double>"}, {"embeddings": {"v": {"dimension": 3}}}
+    target = table(tmp_path, columns, ["image"], **settings)
+    values: list[Any] = [[1, 2, 3], [1, 2], None, [1, None, 3], [4.5, 5, 6]]
+    bad = read_rows(target, *({"id": n, "v": value} for n, value in enumerate(values))).bad_records.first
+    assert [(record.offset, record.path, record.reason) for record in bad] == [
+        (1, "v", "blobs: the vector does not have 3 values, as `blobs.embeddings` has it"),
+        (3, "v", "blobs: the vector has a value that is null, infinite or not a number"),
+    ]
+    with pytest.raises(SpecError, match="has the column `v`, which is string") as caught:
+        read_rows(table(tmp_path, {**columns, "v": "string"}, ["image"], **settings), {"id": 1, "v": "1, 2, 3"})
+    assert caught.value.remedy == "declare it, `columns: {v: list<float>}`"
