@@ -1,7 +1,7 @@
-"""Search for the nearest vectors in one snapshot: exactly, or by an index that is made from the snapshot and can be removed.
+"""Search for the nearest vectors in one snapshot: exactly, or by an index that can be removed at any time.
 
-An index is a folder with the id of its snapshot: it is used for that snapshot alone, so a result never has a row of another.
-The vectors of a snapshot without an index are compared one by one, which is exact, and quick for 100,000 of them.
+An index is a folder with the id of its snapshot: it is used for that snapshot alone, so a result never has a row of
+another. The vectors of a snapshot without an index are compared one by one, which is exact, and quick for 100,000.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def build_index(
     distance: Distance = "cosine",
     as_of: int | None = None,
 ) -> IndexMeta:
-    """Makes the index of a snapshot in a folder, which gets a folder for it; returns what it was made from. An existing index is kept.
+    """Makes the index of a snapshot in a folder, which gets a folder for it; returns what it was made from. An
+    existing index is kept.
 
     Raises: SpecError where usearch is not installed, or the snapshot has no such column.
     """
@@ -170,8 +171,8 @@ def _vectors(table: Table, snapshot_id: int, column: str) -> _Vectors:
 def _batches(
     table: Table, snapshot_id: int, columns: Sequence[str], files: Collection[str] | None = None
 ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Yields the rows of a snapshot that are not deleted: data file, number of its rows before, and columns. files: of which
-    rows are wanted; None for all.
+    """Yields the rows of a snapshot that are not deleted: data file, number of its rows before, and columns. files: of
+    which rows are wanted; None for all.
     """
     scan = table.scan(snapshot_id=snapshot_id, selected_fields=tuple(columns) or ("*",))
     for task in scan.plan_files():
