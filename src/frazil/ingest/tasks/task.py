@@ -339,7 +339,8 @@ class TableRun:
         rows = self.changes.without_repeated(topic, shape_rows(self.target, kept, records), records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
-            self.changes.take(topic, columns, rows, kept, records)
+            # Before rows wait for the latest of their key: values that are kept aside need no memory then.
+            self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
             writer.write(rows)
 
