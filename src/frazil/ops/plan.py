@@ -119,7 +119,7 @@ class PlannedTable:
     sampled: int = 0
     #: Unread records, those that wait for an open transaction included.
     unread: int = 0
-    #: The unread records that wait for an [open transaction](../operations/open-transaction.md), as in `frazil status`.
+    #: The unread records that wait for an [open transaction](../troubleshoot/open-transaction.md), as in `frazil status`.
     open_transactions: tuple[OffsetRange, ...] = ()
     #: Bad records in the sample.
     bad: int = 0

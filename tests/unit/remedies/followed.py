@@ -35,8 +35,9 @@ _FUNCTIONS = "integration/test_query_functions.py::test_"
 _MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
-_CASES, _RECORDING = "unit/cases/test_cases.py::test_", "unit/cases/test_recording.py::test_"
-_CASE_COMMANDS = "unit/cases/test_commands.py::test_"
+_TESTING = "packages/testing/tests/unit"
+_CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recording.py::test_"
+_CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
