@@ -248,7 +248,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "expectation": set(keys_of(ExpectationSpec)),
         "lookup": set(keys_of(LookupSpec)),
         "atomic": set(keys_of(AtomicSpec)),
-        "publish": {"every", "audits"},
+        "publish": {"every", "audits", "group"},
         "tag": {"at", "keep"},
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
