@@ -118,10 +118,7 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
 
 def declared_tables(spec: PipelineSpec) -> list[str]:
     """Returns the tables that the pipeline file names, each with its catalog."""
-    names = [table.name for table in spec.tables]
-    names += [f"{spec.selected.namespace}.{selector.text}" for selector in spec.selected.topics]
-    names += [route.text for route in spec.routes]
-    return [f"{name} in {catalog_address(spec)}" for name in names]
+    return [f"{name} in {catalog_address(spec)}" for name in spec.table_names]
 
 
 @contextmanager
@@ -136,7 +133,7 @@ def light_jvm(spec: PipelineSpec, needs_spark_jars: bool = False) -> Iterator[Li
 
 def has_queries(spec: PipelineSpec) -> bool:
     """Whether some table has a query."""
-    return any(table.has_query for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))))
+    return any(table.has_query for table in spec.declared)
 
 
 @contextmanager

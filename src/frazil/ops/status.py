@@ -213,7 +213,7 @@ def _collect(
         cluster_id = _ask_for_topics(source, discovery, problems)
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
-                discovery.load_routes()
+                discovery.load_derived()
         facts_by_name = {name: _Found(table) for name, table in shown.chosen(discovery.tables).items()}
         if opened is not None:
             _load_all(discovery, opened, facts_by_name, cluster_id, shown.note)
@@ -263,9 +263,9 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessStat
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
-        route = next((candidate for candidate in spec.routes if candidate.division.to.may_make(name)), None)
-        if route is not None:
-            discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
+        named = spec.named_table(name)
+        if named is not None:
+            discovery.tables.setdefault(name, Table(named))
 
 
 def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> list[Table]:

@@ -35,7 +35,7 @@ VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
     "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
-    "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
+    "process", "registry", "rows", "runtime", "schema", "shares", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
@@ -46,7 +46,7 @@ NOT_YET = (
     "ingest/tasks/isolate.py", "ops/check.py", "ops/dead_letters.py", "ops/maintenance.py", "ops/schema_check.py",
     "rows/decoder.py", "secrets.py", "spec/syntax/problems.py", "upsert/commit.py",
     "upsert/lookup/live_rows.py", "upsert/lookup/search.py", "upsert/old_values/complete.py",
-    "upsert/records/read_changes.py", "upsert/records/tombstones.py", "upsert/truncates.py",
+    "upsert/records/read_changes.py", "upsert/records/tombstones.py", "upsert/emptied.py",
 )  # fmt: skip
 """Files of these rooms that still have vague names."""
 

@@ -51,7 +51,7 @@ def test_records_go_to_the_table_of_their_value_and_tables_appear_with_values(tm
     rest = scene.catalog.load("n.rest")
     assert rest is not None
     assert rest.progress.rest_records == {"no value": 2}
-    assert {one.name: one.start for one in rest.progress.routed} == {
+    assert {one.name: one.start for one in rest.progress.derived} == {
         "n.a": {"t": {0: 0}},
         "n.b": {"t": {0: 0}},
         "n.c": {"t": {0: 4}},

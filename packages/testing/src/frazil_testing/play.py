@@ -275,7 +275,7 @@ def change_of(node: Node, topic: str, timestamp_ms: int, number: int) -> Section
 
 def table_of(spec: PipelineSpec, topic: str) -> TableSpec:
     """Returns the settings under which a topic is read."""
-    for table in (*spec.tables, *spec.routes):
+    for table in spec.declared:
         if any(selector.matches(topic) for selector in table.source.topics):
             return table
     return spec.table_for(topic)
@@ -288,26 +288,19 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
     """
     topics = sorted(topics)
 
-    def reads(table: TableSpec) -> bool:
-        return any(selector.matches(topic) for selector in table.source.topics for topic in topics)
-
     def begun(table: TableSpec) -> TableSpec:
         dead_letters = table.bad_records.dead_letters.model_copy(update={"topic": None})
         return table.model_copy(update={"start": Start(), "dead_letters": dead_letters})
 
-    rest_tables = {route.division.rest for route in spec.routes if reads(route)}
-    tables = tuple(begun(table) for table in spec.tables if reads(table) or table.name in rest_tables)
-    selectors = [*spec.selected.topics, *(s for t in (*spec.tables, *spec.routes) for s in t.source.topics)]
+    selectors = [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for topic in topics:
         if not any(selector.matches(topic) for selector in selectors):
             names = [selector.literal for selector in selectors if selector.literal]
             raise SpecError(f"no table reads the topic `{topic}`", remedy=advice(topic, names), where=where)
-    selected = tuple(s for s in spec.selected.topics if any(map(s.matches, topics)))
+    spec = spec.reading(topics)
     return spec.model_copy(
         update={
-            "tables": tables,
-            "routes": tuple(route for route in spec.routes if reads(route)),
-            "topics": selected,
+            "tables": tuple(map(begun, spec.tables)),
             "follows_topic_keys": False,
             "state_dir": folder,
             "ha": None,

@@ -37,7 +37,6 @@ from frazil.write.target import (
     History,
     KnownRecords,
     RecordReading,
-    RoutedRecords,
     TableFiles,
     TableQuery,
     TableTarget,
@@ -89,7 +88,7 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         dedupe=_dedupe(spec).spelled(columns) if spec.changes.dedupe is not None else None,
         stages=stages,
         record_key=record_key_of(stages),
-        routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
+        share=replace(spec.share, derived=table.derived) if spec.share is not None else None,
         known=_known_records(table),
         dead_letters=_dead_letters_target(table),
     )
