@@ -137,7 +137,7 @@ class Discovery:
 
         Raises: the errors of `Catalog.load`.
         """
-        for table in [candidate for candidate in self.tables.values() if candidate.spec.share is not None]:
+        for table in [candidate for candidate in self.tables.values() if candidate.spec.source.share is not None]:
             table.state = self._catalog.load(table.name)
             self.add_derived(table)
 
