@@ -16,7 +16,7 @@ from frazil.shares.share import Division, Share
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, pipeline_of
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.probe import properties_of_file
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
+from frazil.catalog.unmade import catalog_without_tables
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Alone, Leadership
@@ -165,14 +165,14 @@ def _opened(spec: PipelineSpec, commits: bool, analyses: bool) -> Iterator[tuple
         yield catalog, queries_in(jvm) if analyses else None
 
 
-def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> MemoryCatalog:
+def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> Catalog:
     """Returns a catalog without tables, in place of one that the first run creates. jvm: where files of stores are reached;
     None where none is read.
     """
     if jvm is None:
-        return MemoryCatalog(spec.file.state_dir, spec.pipeline)
+        return catalog_without_tables()
     reach = partial(properties_of_file, jvm.gateway, jvm.hadoop, properties_for_reading(spec))
-    return MemoryCatalog(spec.file.state_dir, spec.pipeline, reach)
+    return catalog_without_tables(reach)
 
 
 def queries_in(jvm: LightJvm) -> Queries:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
+from frazil.plugins.stages import STAGES
 from frazil.secrets import redact
 from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
@@ -151,7 +152,8 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         """
         query = self.query
         steps = query.where or query.select or query.has_steps or query.lookup
-        return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+        reshapes = any(STAGES.get(name).reshape is not None for name, _ in self.stages)
+        return bool(steps or reshapes or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property
     def stops_at_mismatch(self) -> bool:
@@ -172,7 +174,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     def of_records(self) -> Self:
         """Returns the settings of the table that the records alone would make."""
         stages = {name: stage.of_records() for name, stage in self.stage_settings.items()}
-        return self.without_query().model_copy(update=stages)
+        return self.without_query().model_copy(update={**stages, "stages": ()})
 
 
 class DivisionSpec(Declared):

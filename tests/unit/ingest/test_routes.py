@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec, load_spec
+from frazil_testing.memory_catalog import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
 

@@ -15,7 +15,6 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -24,15 +23,12 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec, Start, TableSpec, TopicSelector
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import whole_number
 from frazil.spec.syntax.problems import advice, nearest
-from frazil.testing import FakeClock, MemoryJobs, StepWorkers, live_rows
 from frazil_testing.case_file import Case, CaseFile, CaseRecord
 from frazil_testing.encoding import (
     Encoder,
@@ -44,6 +40,10 @@ from frazil_testing.encoding import (
     moment_of,
     read_schema,
 )
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryJobs, StepWorkers, live_rows
 
 FIRST_MS = 1_767_225_600_000
 """The timestamp of the first record that names none: 2026-01-01. Each further record is a second later."""

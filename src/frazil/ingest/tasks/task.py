@@ -40,6 +40,7 @@ from frazil.schema.inference import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
+from frazil.upsert.history.records import take_times
 from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
 from frazil.upsert.task_changes import TaskChanges
@@ -141,7 +142,7 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
-    of_rows = (*of_rows, refuse_unmergeable)
+    of_rows = (*of_rows, refuse_unmergeable, take_times)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -338,7 +339,8 @@ class TableRun:
         rows = self.changes.without_repeated(topic, shape_rows(self.target, kept, records), records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
-            self.changes.take(topic, columns, rows, kept, records)
+            # Before rows wait for the latest of their key: values that are kept aside need no memory then.
+            self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
             writer.write(rows)
 
