@@ -261,10 +261,8 @@ class TableTarget:
     dedupe: Dedupe | None = None
     #: None where the rows are what the records alone make.
     query: TableQuery | None = None
-    #: The stages that the table's settings ask for, in order.
+    #: The stages that the table's settings ask for, in order; of a dead-letter table those of its table, which see no row.
     stages: tuple[TableStage, ...] = ()
-    #: What encrypts records that are kept whole; None where anybody may read them. Of a dead-letter table: its table's.
-    record_key: RecordKey | None = None
     #: None where the table takes all records of its topics.
     share: Share | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
@@ -283,6 +281,11 @@ class TableTarget:
     def program(self) -> Program | None:
         """What makes the rows from the columns of `source`; None while the fields of the records are not known."""
         return self.query.program if self.query is not None else None
+
+    @property
+    def record_key(self) -> RecordKey | None:
+        """What encrypts records that are kept whole; None where anybody may read them."""
+        return next((stage.record_key for stage in self.stages if stage.record_key is not None), None)
 
     @cached_property
     def schema(self) -> Schema:
