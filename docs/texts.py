@@ -284,6 +284,10 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
     ),
     "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../how-to/dedupe.md))."),
+    "late": (
+        "tables.&lt;name&gt;.late",
+        "Records that are late for the windows of a query ([how](../how-to/aggregate.md#late-records)).",
+    ),
     "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),

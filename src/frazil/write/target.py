@@ -73,6 +73,16 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 
 @dataclass(frozen=True)
+class Late:
+    """Which records are late for the windows of their time."""
+
+    #: How much less than the greatest time before it the time of a record may be.
+    after_us: int
+    #: Whether later records are dead letters, and not dropped.
+    is_dead_letter: bool
+
+
+@dataclass(frozen=True)
 class ChangeReading:
     """How records become changes of an upsert table."""
 
@@ -100,6 +110,8 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
+    #: Which records are late for the windows of their time; None where none is.
+    late: Late | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
