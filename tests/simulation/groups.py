@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -177,7 +177,7 @@ class _Groups:
             yield key, {"n": len(amounts), **{name: of_known.get(name) for name in ("total", "mean", "high")}}
 
 
-def _shown(row: Row) -> Row:
+def _shown(row: Mapping[str, Any]) -> Row:
     return {name: row[name] for name in ("n", "total", "mean", "high")}
 
 
