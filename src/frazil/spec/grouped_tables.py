@@ -94,6 +94,9 @@ def _check_settings(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
         if getattr(changes, key) != value:
             message = f"the query's GROUP BY decides `{key}`, and the table has another"
             yield Mistake(key, message, "remove it, or take GROUP BY out of `select`")
+    if changes.keeps_history:
+        message = "`mode: history` keeps versions of rows, and GROUP BY makes one row of all records of a group"
+        yield Mistake("mode", message, "remove it, or take GROUP BY out of `select`")
     if changes.tombstones == "delete":
         message = "`tombstones: delete` deletes the row of a key, and the rows of groups are of many keys"
         yield Mistake("tombstones", message, "write `tombstones: ignore`, or `dead_letter`")
