@@ -111,6 +111,19 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of a table with [`expect`](../guides/expect.md): by expectation, the records since the table was created that"
         " did not meet it; with `min_rows` the commits. Absent without expectations.",
     ),
+    "event-times": (
+        "JSON: topic → partition → microseconds",
+        "Of a table with [`late`](../guides/aggregate.md#late-records): the greatest time of the records of each partition,"
+        " which decides which of its next records are late. Absent before the first record.",
+    ),
+    "event-time": (
+        "microseconds",
+        "Of a table with `late`: the time that all partitions with records have reached. It never goes back.",
+    ),
+    "windows-complete-to": (
+        "microseconds",
+        "Of a table with `late`: windows that end up to this time do not change any more: `event-time` less `late`.",
+    ),
 }
 
 REPLAY_KEYS: dict[str, tuple[str, str]] = {
