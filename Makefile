@@ -44,7 +44,7 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 	touch $@
 
 # The bill of materials: wheels and jars with their sums and licences, in CycloneDX.
-sbom: setup
+sbom: setup $(VENV)/.dev
 	$(BIN)/python -m deploy.sbom dist/frazil.cdx.json
 
 # The plain manifests, from the chart.
@@ -110,7 +110,7 @@ docs: setup $(VENV)/.dev
 	$(BIN)/python -m tests.unit.decode.json_reference
 	$(BIN)/python -m tests.unit.decode.json_schema_reference
 	$(BIN)/python -m tests.unit.decode.avro_reference
-	$(BIN)/python -m tests.unit.decode.protobuf_reference
+	$(BIN)/python -m packages.protobuf.tests.unit.protobuf_reference
 	$(BIN)/python -m tests.unit.cdc.debezium_reference
 
 bench: setup $(VENV)/.dev

@@ -277,8 +277,8 @@ LOG_EVENTS: dict[str, str] = {
     " once per client.",
     "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
     " is read again at once, by a job of its own.",
-    "spark_application_lost": "On a cluster: the master was restarted, is unavailable, or has ended the application, which can get"
-    " no executors any more. Its batches are planned again; the next one starts another application. See"
+    "spark_application_lost": "On a cluster: the master was restarted, is unavailable, or has ended the application, which"
+    " can get no executors any more. Its batches are planned again; the next one starts another application. See"
     " [cluster](../deploy/cluster.md#restarts-and-outages).",
     "spark_executors_available_again": "On a cluster: the application has executors again.",
     "spark_executors_missing": "On a cluster: the application has no executors, and why: batches wait with back-off until"

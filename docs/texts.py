@@ -172,7 +172,7 @@ METRICS = """\
 tables also `table`. Counters count the process's events and begin at 0. A metric of a table is absent while it is unknown.
 If another process works on a table, a [standby](../operate/standby.md) has only `frazil_table_state` of it, so sums over
 processes are right.
-The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are included.
+The usual metrics of Prometheus about the process, such as `process_resident_memory_bytes`, are included.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
 the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored

@@ -263,6 +263,11 @@ def offsets_of(array: pa.Array) -> I32:
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
+def value_sizes(values: pa.Array) -> NDArray[np.int64]:
+    """Returns the bytes of each value, 0 for none: int of shape (n_values,)."""
+    return np.diff(offsets_of(values)).astype(np.int64)
+
+
 def repeats_keys(offsets: NDArray[Any], keys: pa.Array) -> NDArray[np.bool_]:
     """Returns which maps have one key twice: bool of shape (n_maps,). keys: of all maps, one after another."""
     rows = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))

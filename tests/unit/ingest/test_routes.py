@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec, load_spec
+from frazil_testing.memory_catalog import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
 
@@ -51,7 +51,7 @@ def test_records_go_to_the_table_of_their_value_and_tables_appear_with_values(tm
     rest = scene.catalog.load("n.rest")
     assert rest is not None
     assert rest.progress.rest_records == {"no value": 2}
-    assert {one.name: one.start for one in rest.progress.routed} == {
+    assert {one.name: one.start for one in rest.progress.derived} == {
         "n.a": {"t": {0: 0}},
         "n.b": {"t": {0: 0}},
         "n.c": {"t": {0: 4}},

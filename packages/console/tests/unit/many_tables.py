@@ -18,6 +18,7 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.clock import SystemClock
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.app import make_app
 from frazil.http.operations import Operations
@@ -36,6 +37,7 @@ from frazil.spec.syntax.forms import Address
 from frazil.types import Progress, Watermark
 from frazil_console.history import FINE, Sample, open_history
 from frazil_console.pages import Console
+from frazil_testing.twins import MemoryCatalog, MemorySource
 
 _NAMES = (
     "shop.orders", "shop.payments", "crm.accounts", "crm.contacts", "web.clicks", "web.sessions", "erp.invoices",
@@ -66,8 +68,11 @@ class ManyTables:
         self.history = open_history(self.pipeline)
         by_name = {table.name: table for table in self.tables}
         service = SimpleNamespace(tables=self.tables, requests=SimpleNamespace(find=lambda name: _find(by_name, name)))
-        own = SimpleNamespace(table_maintenance=SimpleNamespace(metadata=lambda name, **_: self.metadata(name)))
-        self.pipeline.parts = Parts(cast(Any, service), lambda: cast(OwnServices, own))
+        source, maintenance = MemorySource(), SimpleNamespace(metadata=lambda name, **_: self.metadata(name))
+        own = OwnServices(
+            MemoryCatalog(root, "shop"), cast(Any, maintenance), TopicReaders(source, source), lambda _ranges: []
+        )
+        self.pipeline.parts = Parts(cast(Any, service), lambda: own)
         self.publish()
 
     def publish(self) -> None:

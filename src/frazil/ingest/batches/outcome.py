@@ -24,7 +24,7 @@ from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
-from frazil.types import DataFile, Resolved, RoutedTable, advance
+from frazil.types import DataFile, DerivedTable, Resolved, advance
 
 
 class Finding(Protocol):
@@ -153,22 +153,19 @@ class RejectedFields:
 
 @dataclass(frozen=True)
 class NewTables:
-    """Records of a route have values that get a table of their own. A commit of the table of the rest has named these
+    """Records have values that get a table of their own. A commit of the table of the rest has named these
     tables, without a row, with the offsets that they begin at: from there one read serves them and the table of the rest.
     """
 
     #: The new tables.
-    tables: tuple[RoutedTable, ...]
+    tables: tuple[DerivedTable, ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        table = planned.table
-        route = table.spec.route
-        assert route is not None
-        log.info("routed_tables_found", table=table.name, tables=[routed.name for routed in self.tables])
-        if len(table.routed) >= route.limit:
-            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
-            log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)
+        table, share = planned.table, planned.table.spec.share
+        assert share is not None
+        log.info("routed_tables_found", table=table.name, tables=[derived.name for derived in self.tables])
+        share.warn_of_limit(table.derived)
 
 
 @dataclass(frozen=True)

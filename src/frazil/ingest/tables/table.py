@@ -31,11 +31,11 @@ from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import spelled
-from frazil.schema.routes import Router
+from frazil.shares.share import Owners
 from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
-from frazil.types import Batch, Offsets, Progress, RoutedTable
+from frazil.types import Batch, DerivedTable, Offsets, Progress
 from frazil.upsert.change_state import ChangeState
 
 KEY_COLUMNS = "key-columns"
@@ -72,7 +72,7 @@ class Table:
     #: Figures of this process, for metrics.
     counts: RunCounts = field(default_factory=RunCounts)
     #: Of a table of the rest in a sample: tables that a run would make of its records.
-    found_tables: tuple[RoutedTable, ...] = ()
+    found_tables: tuple[DerivedTable, ...] = ()
     #: Why the keys of its topic make no table now, of a table of `kafka.topics_from`: reason, remedy and place.
     refusal: tuple[str, str, str] | None = None
     #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
@@ -100,22 +100,15 @@ class Table:
         return self.state.progress if self.state else Progress()
 
     @property
-    def routed(self) -> tuple[RoutedTable, ...]:
-        """The tables that the route has made, of the table of the rest, without those that the pipeline file has now."""
-        route = self.spec.route
-        if route is None or self.spec.route_values:
-            return ()
-        return tuple(table for table in (*self.progress.routed, *self.found_tables) if table.name not in route.taken)
+    def derived(self) -> tuple[DerivedTable, ...]:
+        """The tables that were derived from values of its records, without those that the pipeline file has now."""
+        share = self.spec.share
+        return share.without_declared((*self.progress.derived, *self.found_tables)) if share is not None else ()
 
-    def found_in(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
+    def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
-        assert self.spec.route is not None
-        router = Router(self.spec.route, self.routed)
-        known_count = len(router.tables)
-        for value in values:
-            if router.refuse(value) is None:
-                router.add(value, start)
-        return router.tables[known_count:]
+        assert self.spec.share is not None
+        return Owners(self.spec.share.division, self.derived).derive(values, start)
 
     @property
     def is_first(self) -> bool:

@@ -11,11 +11,11 @@ from frazil.errors import UnavailableError
 from frazil.ingest.loop.published_offsets import OffsetPublisher, Published, next_offsets
 from frazil.ingest.tables.state import OffsetState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryGroup
 from frazil.kafka.port import GroupOffset, Partition, TopicDescription
 from frazil.spec import TableSpec
-from frazil.testing import FakeClock
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryGroup
+from frazil_testing.twins import FakeClock
 
 PLACE = ("a", 0)
 
