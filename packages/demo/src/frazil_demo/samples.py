@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from urllib.request import Request, urlopen
 
 import fastavro
-import httpx2
 import numpy as np
 import typer
 from confluent_kafka import KafkaException, Producer
@@ -200,16 +200,21 @@ def send_machines(
     parsed, names = fastavro.parse_schema(schema), [f"machine-{number:03}" for number in range(1, topics + 1)]
     _make_topics(servers, names, 1)
     for number, topic in enumerate(names, 1):
-        answer = httpx2.post(
-            f"{registry}/subjects/{topic}-value/versions", json={"schema": json.dumps(schema)}, timeout=30
-        )
-        head = b"\0" + int(answer.raise_for_status().json()["id"]).to_bytes(4, "big")
+        head = b"\0" + _register(registry, f"{topic}-value", schema).to_bytes(4, "big")
         for reading in readings(number, records, unit):
             body = io.BytesIO()
             fastavro.schemaless_writer(body, parsed, reading)
             _produce(producer, topic, head + body.getvalue(), reading["sensor"])
     _flush(producer)
     typer.echo(f"{topics} topics: {topics * records:,} records")
+
+
+def _register(registry: str, subject: str, schema: dict[str, Any]) -> int:
+    """Returns the id of the schema, which is registered if the registry does not have it."""
+    body = json.dumps({"schema": json.dumps(schema)}).encode()
+    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    with urlopen(Request(f"{registry}/subjects/{subject}/versions", body, headers), timeout=30) as answer:
+        return int(json.load(answer)["id"])
 
 
 def _json(event: Event) -> bytes:
