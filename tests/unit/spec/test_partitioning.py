@@ -108,7 +108,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: [hour(day)]", "`hour(day)`: the column `day` has the type date", "hour is for a timestamp"),
         ("partition_by: [day(id)]", "`day(id)`: the column `id` has the type long", "day is for a date or a timestamp"),
         ("partition_by: [deep]", "`deep`: the column `deep` has the type struct", "write a field inside it"),
-        ("partition_by: [tags]", "`tags`: the column `tags` has the type list", "no list, map or struct"),
+        ("partition_by: [tags]", "`tags`: the column `tags` has the type list", "not a list, map or struct"),
         ("partition_by: ['bucket(deep.b.c, 3)']", "the column `deep.b.c` has the type double", "bucket is for an int"),
         (
             "partition_by: ['truncate(_timestamp, 3)']",
