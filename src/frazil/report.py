@@ -284,15 +284,30 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
     )
 
 
+_SERIALIZED = ("keys", "buffered")
+"""The members of `Touched` that are serialized tables: megabytes of text without a line break."""
+
+
 def dump_report(report: TaskReport) -> str:
-    """Returns a report as JSON."""
-    return json.dumps(asdict(report), default=sorted)
+    """Returns a report as a line of JSON, followed by a line for each serialized table, which need not be escaped."""
+    document = asdict(report)
+    lines = [""]
+    for touched in document["changes"]["touched"]:
+        for name in _SERIALIZED:
+            lines.append(touched[name])
+            touched[name] = ""
+    lines[0] = json.dumps(document, default=sorted)
+    return "\n".join(lines)
 
 
 def load_report(text: str) -> TaskReport:
     """Returns the report that `dump_report` wrote."""
+    document, *lines = text.split("\n")
     # Not `validate_json`: names of fields may have surrogates that are not Unicode.
-    return _reader().validate_python(json.loads(text))
+    report = json.loads(document)
+    for number, touched in enumerate(report["changes"]["touched"]):
+        touched.update(zip(_SERIALIZED, lines[number * len(_SERIALIZED) :], strict=False))
+    return _reader().validate_python(report)
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import NamedAppend, Replacement, Rewrite, TableSize, TableState
+from frazil.catalog.port import Catalog, NamedAppend, Replacement, Rewrite, TableSize, TableState
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
@@ -134,6 +134,9 @@ class UnsureCatalog:
         if found is not None:
             self._known[table] = found.uuid
         return found
+
+    def on_main(self, table: str) -> Catalog:
+        return self._catalog.on_main(table)
 
     def size(self, table: str) -> TableSize:
         return self._catalog.size(table)

@@ -223,7 +223,7 @@ def plan_tables(
     sample_reader = _SampleReader(read_sample, schemas, spec.file.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
     # Tables that are derived from values are known once records have been read.
-    is_declared = only in tables and tables[only].spec.share is None
+    is_declared = only in tables and tables[only].spec.source.share is None
     left = [only] if only is not None and is_declared else sorted(tables)
     while left:
         for name in left:
@@ -263,7 +263,7 @@ def _plan_table(
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
-        if table.spec.share is not None:
+        if table.spec.source.share is not None:
             records = own_sample(table, records, sample_reader.schemas)
             discovery.add_derived(table)
         add = _add_query_columns if table.spec.has_query else _add_columns

@@ -224,6 +224,33 @@ def _check_registry(spec: PipelineSpec) -> Iterator[Mistake]:
             yield Mistake((), message, remedy, table.line)
 
 
+def _check_groups(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields tables that cannot be published together."""
+    first: dict[str, TableSpec] = {}
+    names: dict[tuple[str, str], str] = {}
+    for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
+        publish = table.publishing.publish
+        if publish is None or publish.group is None:
+            continue
+        group, other = publish.group, first.setdefault(publish.group, table)
+        assert other.publishing.publish is not None
+        if other.publishing.publish.every_s != publish.every_s:
+            message = f"`{other.name}` and `{table.name}` are of the group `{group}`, and have different intervals"
+            yield Mistake("tables", message, "write the same `publish.every` for both", table.line)
+        named = names.setdefault((group, table.name.rpartition(".")[2]), table.name)
+        if named != table.name:
+            message = f"`{named}` and `{table.name}` are of the group `{group}`, and have one name in audits"
+            yield Mistake("tables", message, "rename one of them, or write two groups", table.line)
+        if table.changes.atomic is not None:
+            message = (
+                f"`{table.name}` is of the group `{group}`, whose batches end at a moment and not at a transaction"
+            )
+            yield Mistake("tables", message, "write `atomic: batch`, or leave it out of the group", table.line)
+        if spec.process.ha is not None and spec.process.ha.mode == "spread":
+            message = f"`ha.mode: spread` divides the tables of the group `{group}` among processes"
+            yield Mistake("ha", message, "write `mode: lead`, or leave `group` out", table.line)
+
+
 def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
     prefix = f"{spec.selected.namespace}."
     for table in spec.tables:
@@ -261,7 +288,7 @@ RULES: Mapping[type[Declared], Rules] = {
     PipelineSpec: Rules(
         _complete,
         (
-            _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, check_routes,
+            _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, _check_groups, check_routes,
             _check_topics, _check_extras,
         ),
     ),

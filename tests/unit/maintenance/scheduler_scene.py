@@ -42,6 +42,9 @@ class MemoryMaintenance:
             self.clock.sleep(self.checked_after_s)
         return self.tables.get(table)
 
+    def described(self, table: str) -> tuple[str, Mapping[str, str]]:
+        raise AssertionError(table)
+
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self._note("compact")
         self.clock.sleep(self.compact_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.publish.audits import Audit
+from frazil.publish.audits import NO_OTHERS, Audit
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.types import MAIN, Commit, Progress, Watermark
@@ -32,7 +32,12 @@ class Answers:
         self.meanwhile: Callable[[], None] = lambda: None
 
     def run(
-        self, table: str, candidate_id: int, published_id: int | None, audits: Sequence[Audit]
+        self,
+        table: str,
+        candidate_id: int,
+        published_id: int | None,
+        audits: Sequence[Audit],
+        others: Mapping[str, int] = NO_OTHERS,  # noqa: ARG002
     ) -> list[FailedAudit]:
         assert (table, [name for name, _ in audits]) == (TABLE, ["ids"])
         self.asked.append((candidate_id, published_id))

@@ -37,7 +37,8 @@ from frazil.spec.syntax.forms import Address
 from frazil.types import Progress, Watermark
 from frazil_console.history import FINE, Sample, open_history
 from frazil_console.pages import Console
-from frazil_testing.twins import MemoryCatalog, MemorySource
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 
 _NAMES = (
     "shop.orders", "shop.payments", "crm.accounts", "crm.contacts", "web.clicks", "web.sessions", "erp.invoices",

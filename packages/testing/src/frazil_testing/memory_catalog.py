@@ -74,6 +74,11 @@ class MemoryCatalog:
         self.branch_of = branches
         return self
 
+    def on_main(self, table: str) -> MemoryCatalog:
+        if self.branch_of(table) == MAIN:
+            return self
+        return self.for_pipeline(self._pipeline).with_branches(lambda _: MAIN)
+
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
         """Returns the same tables as seen by another pipeline."""
         other = MemoryCatalog(self._root, pipeline, self._reach).with_branches(self.branch_of)
@@ -290,7 +295,8 @@ class MemoryCatalog:
                 stored.heads.pop(move.branch, None)
             if move.branch is not None and move.snapshot_id is not None:
                 stored.heads[move.branch] = move.snapshot_id
-            stored.tags = {**move.tags, **stored.tags}
+            kept_tags = {name: tag for name, tag in stored.tags.items() if name not in move.dropped_tags}
+            stored.tags = {**move.tags, **kept_tags}
             named = {key(self._pipeline, name): value for name, value in marks.items()}
             kept = {name: value for name, value in stored.state.properties.items() if name not in named}
             added = {name: value for name, value in named.items() if value is not None}

@@ -14,6 +14,7 @@ from frazil.ingest.batches.job import JobRunner
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.gathering import Gathering
 from frazil.ingest.plan import TableClock, known_lag, lag_records, open_transactions, plan_batch
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.kafka.port import Partition, Source
@@ -28,8 +29,9 @@ LOG_ENDS_EVERY_S = 5.0
 class Planner:
     """Plans one table at a time."""
 
-    def __init__(self, discovery: Discovery, jobs: JobRunner, time: Clock) -> None:
+    def __init__(self, discovery: Discovery, jobs: JobRunner, time: Clock, cuts: Cuts | None = None) -> None:
         self._discovery = discovery
+        self._cuts = cuts or Cuts(time)
         self._jobs = jobs
         self._time = time
         self._goal: dict[Partition, int] | None = None
@@ -92,6 +94,10 @@ class Planner:
         self.silent = (self.silent - asked) | silent
         self._changed_s |= dict.fromkeys(moved, now_s)
 
+    def make_cuts(self, source: Source) -> None:
+        """Finds where batches of tables that are published together end. Raises: UnavailableError."""
+        self._cuts.make(self._discovery.tables, self.ends, source)
+
     def measure(self, table: Table) -> bool:
         """Sets the lag of a table from the ends as last requested; returns whether it is another than before."""
         offsets, position = table.offsets, table.awaited_from()
@@ -145,7 +151,7 @@ class Planner:
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
             read_to = by_partition(
-                table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
+                table.offsets.search.read_to if table.is_first and table.offsets.search.read_to else table.position()
             )
             wait = table.offsets.waiting
             waiting = wait.ends if wait is not None and not wait.keeps_run else {}
@@ -186,14 +192,17 @@ class Planner:
             return None
         if self._gathering.waits(table, self._discovery.tables.values(), now_s):
             return None
-        reach = self._readable(self.ends)
+        reach = self._readable(self.ends, self._cuts.limits(table))
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
         if batch is None:
             table.offsets.read_to = (
                 None if lag_records(position, self.ends) else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        share, is_new = table.spec.share, not table.schedule.last_batch_at_s or table.progress.snapshot_id is None
+        share, is_new = (
+            table.spec.source.share,
+            not table.schedule.last_batch_at_s or table.progress.snapshot_id is None,
+        )
         batch = replace(batch, is_apart=table.needs_one_task, rest=share.rest if share else "", is_new=is_new)
         planned = Planned(
             table, batch, position, dict(self.ends), dict(reach), now_s, self.silent, log_ends=self.log_ends
@@ -233,7 +242,7 @@ class Planner:
         clock = table.clock(self._time.now_ms(), self._jobs.parallelism)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.
-        is_hurrying = self._goal is not None and not clock.is_first
+        is_hurrying = (self._goal is not None or self._cuts.hurries(table)) and not clock.is_first
         return replace(clock, next_due_s=min(clock.next_due_s, now_s)) if is_hurrying else clock
 
     def _is_waiting(self, table: Table, now_s: float) -> bool:
@@ -254,7 +263,9 @@ class Planner:
         # Without a generator: every turn compares every idle table.
         return all(map(eq, map(ends.get, read_to), read_to.values()))
 
-    def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def _readable(self, ends: Mapping[Partition, int], limits: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        if limits:
+            ends = {partition: min(end, limits.get(partition, end)) for partition, end in ends.items()}
         if self._goal is None:
             return ends
         return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
