@@ -111,6 +111,19 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of a table with [`expect`](../guides/expect.md): by expectation, the records since the table was created that"
         " did not meet it; with `min_rows` the commits. Absent without expectations.",
     ),
+    "event-times": (
+        "JSON: topic → partition → microseconds",
+        "Of a table with [`late`](../guides/aggregate.md#late-records): the greatest time of the records of each partition,"
+        " which decides which of its next records are late. Absent before the first record.",
+    ),
+    "event-time": (
+        "microseconds",
+        "Of a table with `late`: the time that all partitions with records have reached. It never goes back.",
+    ),
+    "windows-complete-to": (
+        "microseconds",
+        "Of a table with `late`: windows that end up to this time do not change any more: `event-time` less `late`.",
+    ),
 }
 
 REPLAY_KEYS: dict[str, tuple[str, str]] = {
@@ -295,8 +308,8 @@ LOG_EVENTS: dict[str, str] = {
     "publish_held": "The newest snapshot of a table's branch is not published: the `audits` that do not hold, or another"
     " `reason`. See [a table is not published](../troubleshoot/publish-held.md).",
     "table_tagged": "A table has got a [tag by calendar](../guides/publish.md#tags-by-calendar).",
-    "table_published": "Readers see the `snapshot` from now on, which is complete to `complete_to_ms`. See"
-    " [publish](../guides/publish.md).",
+    "table_published": "Readers see the `snapshot` from now on, which is complete to `complete_to_ms`; tables of a `group`"
+    " together. See [publish](../guides/publish.md).",
     "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
     " [`verify`](../troubleshoot/table-differs.md) in the pipeline file.",
     "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
@@ -349,6 +362,9 @@ FAILPOINTS: dict[str, str] = {
     "job.before": "a batch is planned, its Spark job is not started",
     "stage.write": "the first of two stages of a task is about to write decoded records to a temporary file",
     "task.batch": "a task has received a batch of records",
+    "blobs.pack.write": "a task is about to write an object to a pack",
+    "blobs.pack.finished": "a pack is complete, and no commit refers to it",
+    "blobs.sweep.found": "packs that no snapshot refers to are found, none is removed",
     "task.write": "a task is about to write rows to its file",
     "task.close": "a task's file is written and not yet closed",
     "job.after": "all tasks have reported, nothing is committed",
@@ -379,6 +395,7 @@ FAILPOINTS: dict[str, str] = {
     "replay.appended": "the pending rows are known to be in the table",
     "replay.done": "the mark of the replay is removed",
     "publish.audited": "the audits of a table hold, and main is not moved yet",
+    "publish.between": "main of a table is moved, that of the next table of its group is not",
     "publish.before": "the change of a branch is prepared, not sent",
     "publish.landed": "the change of a branch has landed, its answer is not used yet",
     "outbox.before": "dead letters are written to their topic, the transaction is not committed",

@@ -166,6 +166,23 @@ class ErrorClass(StrEnum):
             remedy='add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
         ),
     )
+    NO_EVENT_TIME = (
+        "no_event_time",
+        Entry(
+            "the record has no value for the time that the windows of the table's query are made of",
+            page="guides/aggregate",
+            remedy="leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
+            " `window(coalesce(TIME, _timestamp), '1 minute')`",
+        ),
+    )
+    LATE = (
+        "late",
+        Entry(
+            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay counts it all the same",
+            page="guides/aggregate#late-records",
+            remedy="write a longer time under `late`, or `else: drop`",
+        ),
+    )
     NO_KEY = (
         "no_key",
         Entry(

@@ -188,8 +188,8 @@ class ChangeReport:
 
 
 @dataclass(frozen=True)
-class RouteReport:
-    """The records that other tables of a route take, and those that no other table takes."""
+class ShareReport:
+    """What becomes of records that several tables divide among them: those of other tables, and those of no other table."""
 
     #: Values of records that are to get a table first, of the table of the rest.
     new_values: tuple[tuple[str, ...], ...] = ()
@@ -255,8 +255,8 @@ class TaskReport:
     bad_records: BadRecords = field(default_factory=BadRecords)
     #: The changes of an upsert table.
     changes: ChangeReport = field(default_factory=ChangeReport)
-    #: The records of other tables, of a table of a route.
-    routed: RouteReport = field(default_factory=RouteReport)
+    #: The records of other tables, of a table with a share.
+    share: ShareReport = field(default_factory=ShareReport)
     #: What the table's stages have found.
     findings: FindingReport = field(default_factory=FindingReport)
     #: The times of the tasks.
@@ -264,8 +264,8 @@ class TaskReport:
 
     @property
     def read_count(self) -> int:
-        """The number of records that were read, for this table and for others of its route."""
-        return self.counts.record_count + self.routed.others
+        """The number of records that were read, for this table and for others with which it shares them."""
+        return self.counts.record_count + self.share.others
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
@@ -278,7 +278,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         SchemaRequests.merge([report.schema for report in mine]),
         BadRecords.merge([report.bad_records for report in mine], limit),
         ChangeReport.merge([report.changes for report in mine]),
-        RouteReport.merge([report.routed for report in mine]),
+        ShareReport.merge([report.share for report in mine]),
         FindingReport.merge([report.findings for report in mine]),
         tuple(time for report in mine for time in report.times),
     )

@@ -242,9 +242,9 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
     if batch.table in alone or group[0].table in alone:
         return False
-    if batch.route and batch.route in {other.route for other in group}:
+    if batch.rest and batch.rest in {other.rest for other in group}:
         return True  # However many they are, they share the records of one.
-    count = len({other.route or other.table for other in group})
+    count = len({other.rest or other.table for other in group})
     if count >= _most_tables(group, batch):
         return False
     is_small = batch.span <= CATCH_UP_RECORDS

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_table import MemorySnapshot
 from frazil.decode.limits import plain_columns
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.workers import Done
@@ -27,11 +25,13 @@ from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
 from frazil.kafka.fetch.columns import LEFT_OUT
-from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.report import TaskReport, load_report
 from frazil.types import Batch, OffsetRange
 from frazil.upsert.lookup.delete_files import read_deletes
 from frazil.write.plain_target import plain_target
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemoryRecord, MemorySource, MemoryTopic
+from frazil_testing.memory_table import MemorySnapshot
 
 _COLUMN_TYPES: dict[str, pa.DataType] = {
     "topic": pa.string(),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from frazil.catalog.branches_port import MOVE_ID, BranchMove
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
+from frazil.failpoints import hit
+from frazil_testing.memory_catalog import MemoryCatalog
 
 
 class MemoryBranches:
@@ -25,3 +27,9 @@ class MemoryBranches:
     def move(self, move: BranchMove) -> None:
         """See Branches."""
         self._catalog.move_branch(move, {**move.marks, MOVE_ID: move.id})
+
+    def move_together(self, moves: Sequence[BranchMove]) -> None:
+        """See Branches: one after another."""
+        for move in moves:
+            self.move(move)
+            hit("publish.between")

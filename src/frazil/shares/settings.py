@@ -1,12 +1,14 @@
-"""The entries under `routes`, each with the settings of the tables that it makes, and the table of the rest."""
+"""The entries under `routes`: each with the settings of the tables that it makes, and the table of the rest."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 
+from frazil.errors import SpecError
 from frazil.plugins.catalogs import CatalogKind
-from frazil.routing import Route
+from frazil.shares.share import Division, Share
 from frazil.spec.changes import added_metadata
 from frazil.spec.models import PipelineSpec, RouteSpec, Shared, TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, MetadataField
@@ -18,6 +20,8 @@ from frazil.spec.topics import select_topics
 
 _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_RECORDS: tuple[MetadataField, ...] = ("topic", "partition", "offset")
+NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
+"""The remedy for the name of a table that its topic makes, and that no table can have."""
 
 
 def prepare_route(node: Node, shared: Shared, reading: Reading) -> Node:
@@ -42,7 +46,7 @@ def _check_route(route: RouteSpec) -> Iterator[Mistake]:
     read = (source for source in route.division.to.sources if source.kind in ("field", "header"))
     names = [".".join(("_headers", *source.path) if source.kind == "header" else source.path) for source in read]
     for stage in route.stage_settings.values():
-        yield from stage.check_route(names)
+        yield from stage.check_share(names)
     if any(source.kind == "capture" for source in route.division.to.sources):
         message = "`to` has a group of the topic's expression, and the route is by values of records"
         yield Mistake("to", message, "write `${topic}`, or leave `by` out")
@@ -115,7 +119,9 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
         settings = {
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
             "name": route.division.rest,
-            "route": Route(route.division.rest, route.division.to, route.division.limit, taken, kind.lowers_names),
+            "share": Share(
+                Division(route.division.rest, route.division.to, route.division.limit, taken, kind.lowers_names)
+            ),
             "mode": "append",
             "key_columns": (),
             "deletes": "hard",
@@ -145,18 +151,18 @@ def check_routes(spec: PipelineSpec) -> Iterator[Mistake]:
         prefixes.append(first)
         named = [selector.literal for selector in route.source.topics if selector.literal is not None]
         lines = {table.name: table.line for table in spec.tables}
-        for name, clash in clashes_of(spec.tables, [route], named).items():
+        for name, clash in clashes_of(spec, named, [route]).items():
             yield Mistake((), *clash, lines[name])
 
 
 def clashes_of(
-    tables: Iterable[TableSpec], routes: Iterable[RouteSpec], topics: Collection[str]
+    spec: PipelineSpec, topics: Collection[str], routes: Iterable[RouteSpec] | None = None
 ) -> dict[str, tuple[str, str]]:
     """Returns message and remedy by table, of tables under `tables` that routes by topic make of some of these topics
-    and that do not take the topic themselves. One that does takes the place of the route's.
+    and that do not take the topic themselves. One that does takes the place of the route's. routes: some of the routes.
     """
-    named, clashes = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
-    for route in routes:
+    named, clashes = {table.name: table for table in spec.tables}, dict[str, tuple[str, str]]()
+    for route in spec.routes if routes is None else routes:
         for topic in sorted(select_topics(route.source.topics, topics)) if named and route.is_by_topic else ():
             table = named.get(route.table_of(topic))
             if (
@@ -171,6 +177,22 @@ def clashes_of(
             remedy = "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
             clashes[table.name] = (message, remedy)
     return clashes
+
+
+def name_remedy(spec: PipelineSpec, table: TableSpec) -> str:
+    """Returns the remedy for a name that the catalog refuses: where the last word of the topic would do, a route that makes
+    it the name of the table.
+    """
+    topic = next((selector.literal for selector in table.source.topics if selector.literal), "")
+    before, _, word = topic.rpartition(".")
+    namespace = re.sub(r"\W", "_", (spec.selected.namespace or "").lower(), flags=re.ASCII)
+    if not before or table.name != f"{spec.selected.namespace}.{topic}":
+        return NAME_REMEDY
+    with suppress(SpecError):
+        spec.catalog.kind.check_name(f"{namespace}.{word}")
+        route = f"routes: [{{topics: /^{re.escape(before)}\\.(.*)$/, to: {namespace}.$1}}]"
+        return f"select its topic by a route in place of `topics`, `{route}`, or {NAME_REMEDY}"
+    return NAME_REMEDY
 
 
 OF_ROUTES = OF_TABLES._replace(checks=(*OF_TABLES.checks, _check_route, _check_rest))

@@ -1,4 +1,4 @@
-"""What a route is made of: the values of a record that name its table, and the template that makes the name of them.
+"""How values of a record name its table: where the values come from, and the template that makes the name of them.
 
 Frozen and small: the pipeline file makes them, tasks get them.
 """
@@ -48,22 +48,6 @@ class Template:
     @cached_property
     def _names(self) -> re.Pattern[str]:
         return re.compile(".+".join(map(re.escape, self.texts)), re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Route:
-    """How records of some topics are divided among tables by their values."""
-
-    #: The table of the records that no other table takes.
-    rest: str
-    #: What names the tables.
-    to: Template
-    #: The largest number of tables besides `rest`.
-    limit: int
-    #: Names that tables of the pipeline file have already.
-    taken: frozenset[str] = frozenset()
-    #: Whether the catalog keeps names in lower case alone (see `CatalogKind`).
-    lowers_names: bool = False
 
 
 def parse_source(text: str) -> ValueSource:

@@ -20,7 +20,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
 from frazil.report import ChangeReport
 from frazil.schema.arrow import Bools, Records
-from frazil.stages.changes import TRUNCATE, Changes
+from frazil.stages.changes import Changes, empties
 from frazil.types import Place
 from frazil.upsert.deduplicate import Ranked
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
@@ -33,7 +33,7 @@ _NOTES = "truncates"
 
 
 @dataclass
-class Truncates:
+class Emptying:
     """The truncates of a task, or of all tasks of a batch, that have no place in the order of arrival."""
 
     #: The position of the newest truncate in the source's log; empty without one.
@@ -47,7 +47,7 @@ class Truncates:
         """
         assert target.changes is not None
         is_placed = have_place(target, changes)
-        is_unplaced = (changes.ops == TRUNCATE) & ~is_placed & (not target.changes.is_one_partition)
+        is_unplaced = empties(changes.ops) & ~is_placed & (not target.changes.is_one_partition)
         if changes.order is not None and is_placed.any():
             self.emptied = max(self.emptied, pc.max(changes.order.filter(pa.array(is_placed))).as_py())
         for n in np.flatnonzero(is_unplaced).tolist():
@@ -60,15 +60,15 @@ class Truncates:
         return bool(self.emptied or self.unplaced)
 
     def notes(self) -> dict[str, tuple[Any, ...]]:
-        """Returns what the task reports, as `truncates_in` reads it."""
+        """Returns what the task reports, as `emptying_in` reads it."""
         return {_NOTES: ([self.emptied, sorted(self.unplaced)],)} if self.has_some else {}
 
 
-def truncates_in(changes: ChangeReport) -> Truncates:
+def emptying_in(changes: ChangeReport) -> Emptying:
     """Returns the truncates of all tasks."""
     notes = changes.notes.get(_NOTES, ())
     places = {(topic, partition, offset) for _, unplaced in notes for topic, partition, offset in unplaced}
-    return Truncates(max((emptied for emptied, _ in notes), default=""), places)
+    return Emptying(max((emptied for emptied, _ in notes), default=""), places)
 
 
 def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
@@ -76,16 +76,16 @@ def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
     assert target.changes is not None
     if not target.changes.has_source_order or changes.order is None:
         return np.zeros(changes.ops.size, np.bool_)
-    return np.asarray((changes.ops == TRUNCATE) & np.asarray(changes.order.is_valid()), np.bool_)
+    return np.asarray(empties(changes.ops) & np.asarray(changes.order.is_valid()), np.bool_)
 
 
-def error_of(truncates: Truncates) -> RecordError | None:
+def error_of(emptying: Emptying) -> RecordError | None:
     """Returns the error that stops a table at a truncate without a position: applied where it arrives, it would delete
     newer rows and leave older ones.
     """
-    if not truncates.unplaced:
+    if not emptying.unplaced:
         return None
-    topic, partition, offset = min(truncates.unplaced)
+    topic, partition, offset = min(emptying.unplaced)
     return RecordError(
         "the order of a truncate among the changes of other partitions is unknown",
         topic=topic,
@@ -96,7 +96,7 @@ def error_of(truncates: Truncates) -> RecordError | None:
     )
 
 
-def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
+def are_emptied(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
     """Returns which changes are older than the truncate at position `emptied`, bool `(n_changes,)`; none where that is
     empty.
     """
@@ -107,7 +107,7 @@ def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
 
 
 @dataclass
-class Truncated:
+class EmptiedRows:
     """The live rows that are older than a truncate."""
 
     #: Files all of whose live rows are older.
@@ -132,7 +132,7 @@ class Truncated:
         return replace(found, hits=[in_file for in_file in hits if in_file.rows.size])
 
 
-def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> Truncated:
+def find_emptied(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> EmptiedRows:
     """Returns the live rows that are older than the truncate at position `emptied`, whatever their keys. A file whose
     column bounds decide for all of its rows is not opened. In a topic with one partition, a row without a position is
     older than all changes.
@@ -140,7 +140,7 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
     Raises: OSError where the store fails; SpecError where rows have no position.
     """
     assert target.changes is not None
-    order, truncated = _Order(target, emptied), Truncated()
+    order, rows = _Order(target, emptied), EmptiedRows()
     for file in files:
         older, unknown = order.older_rows(file)
         if not older:
@@ -156,12 +156,12 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
             )
         if not alive:
             continue
-        truncated.row_count += len(alive)
+        rows.row_count += len(alive)
         if len(older) == file.record_count:
-            truncated.complete_files.append(file)
+            rows.complete_files.append(file)
         else:
-            truncated.gone[file.path] = (file, deleted | alive)
-    return truncated
+            rows.gone[file.path] = (file, deleted | alive)
+    return rows
 
 
 class _Order:

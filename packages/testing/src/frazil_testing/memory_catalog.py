@@ -21,15 +21,6 @@ from frazil.catalog.layout import (
     refuse_partition_field_names,
     spec_of,
 )
-from frazil.catalog.memory_table import (
-    MemorySnapshot,
-    StoredTable,
-    files_of,
-    live_files,
-    rearranged,
-    refuse_strange_metrics,
-    renumbered,
-)
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
@@ -49,6 +40,15 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import MAIN, Commit, DataFile, DeleteFile, Progress, RowDelta
+from frazil_testing.memory_table import (
+    MemorySnapshot,
+    StoredTable,
+    files_of,
+    live_files,
+    rearranged,
+    refuse_strange_metrics,
+    renumbered,
+)
 
 _NEWEST_FORMAT = 3
 
@@ -73,6 +73,11 @@ class MemoryCatalog:
         """Returns this catalog. branches: returns the branch that a table is read from and committed to."""
         self.branch_of = branches
         return self
+
+    def on_main(self, table: str) -> MemoryCatalog:
+        if self.branch_of(table) == MAIN:
+            return self
+        return self.for_pipeline(self._pipeline).with_branches(lambda _: MAIN)
 
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
         """Returns the same tables as seen by another pipeline."""
@@ -290,7 +295,8 @@ class MemoryCatalog:
                 stored.heads.pop(move.branch, None)
             if move.branch is not None and move.snapshot_id is not None:
                 stored.heads[move.branch] = move.snapshot_id
-            stored.tags = {**move.tags, **stored.tags}
+            kept_tags = {name: tag for name, tag in stored.tags.items() if name not in move.dropped_tags}
+            stored.tags = {**move.tags, **kept_tags}
             named = {key(self._pipeline, name): value for name, value in marks.items()}
             kept = {name: value for name, value in stored.state.properties.items() if name not in named}
             added = {name: value for name, value in named.items() if value is not None}

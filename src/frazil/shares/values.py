@@ -1,4 +1,4 @@
-"""The values of records that name the table of a route: read before the records are decoded, with these fields alone."""
+"""The values of records that name their table: read before the records are decoded, with these fields alone."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from frazil.decode.plain import read_text
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import last_header
-from frazil.routing import Route, ValueSource
 from frazil.rows.decoder import decode_values
 from frazil.schema.arrow import Ints, Records
 from frazil.schema.selection import Path, Selection
+from frazil.shares.naming import ValueSource
 from frazil.write.target import TableTarget
 
 
 @dataclass(frozen=True)
-class RouteValues:
+class RecordValues:
     """The values of some records."""
 
     #: Which of `distinct` each record has, int of shape (n_records,).
     codes: Ints
-    #: The different values, one for each source of the route; None where a record has none, or none that can be read.
+    #: The different values, one for each source; None where a record has none, or none that can be read.
     distinct: tuple[tuple[str | None, ...], ...]
     #: Ids of schemas that are needed to read them.
     missing: frozenset[str]
 
 
-def read_route_values(route: Route, targets: Iterable[TableTarget], topic: str, records: pa.RecordBatch) -> RouteValues:
-    """Returns the values of the records of a topic. targets: the tables of the route, with the schemas that each knows."""
-    sources = route.to.sources
+def read_values(
+    sources: Sequence[ValueSource], targets: Iterable[TableTarget], topic: str, records: pa.RecordBatch
+) -> RecordValues:
+    """Returns the values of records of a topic. targets: the tables that divide them, with the schemas that each knows."""
     pieces = list(read_bounded(records, partial(_read, _reading(sources, targets), sources, topic)))
     arrays = [pa.concat_arrays([read[number] for _, _, (read, _) in pieces]) for number in range(len(sources))]
     codes, distinct = encode_values(arrays)
-    return RouteValues(codes, distinct, frozenset[str]().union(*(missing for _, _, (_, missing) in pieces)))
+    return RecordValues(codes, distinct, frozenset[str]().union(*(missing for _, _, (_, missing) in pieces)))
 
 
 def _reading(sources: Sequence[ValueSource], targets: Iterable[TableTarget]) -> Reading:
-    """Returns how the fields of the route are read: as text, and of a record that cannot be read there are none."""
+    """Returns how the fields of sources are read: as text, and none of a record that cannot be read."""
     readings = [target.reading for target in targets]
     paths = tuple(source.path for source in sources if source.kind == "field")
     return replace(
@@ -106,7 +107,7 @@ def fields_of(paths: Iterable[Path]) -> tuple[NestedField, ...]:
 def encode_values(arrays: Sequence[pa.Array]) -> tuple[Ints, tuple[tuple[str | None, ...], ...]]:
     """Returns the number of each record's values among the different ones, int of shape (n_records,), and these.
 
-    arrays: text, one for each source of the route.
+    arrays: text, one for each source.
     """
     codes = np.zeros(len(arrays[0]), np.int64)
     distinct: list[tuple[str | None, ...]] = [()]
