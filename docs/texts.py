@@ -283,7 +283,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "atomic": (
         "tables.&lt;name&gt;.atomic",
-        "The long form of `transaction` ([how](../guides/cdc.md#whole-transactions)).",
+        "The long form of `transaction` ([how](../guides/transactions.md#whole-transactions)).",
     ),
     "late": (
         "tables.&lt;name&gt;.late",
