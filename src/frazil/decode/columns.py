@@ -298,9 +298,10 @@ def validity(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if valid is None else bitmap(valid)
 
 
-def fixed_width(kind: pa.DataType, valid: NDArray[np.bool_] | None, values: NDArray[Any]) -> pa.Array:
-    """Returns an array of numbers or times from their bits. valid: which are values; None: all."""
-    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """A column of texts, of large strings where they are more than 2 GiB."""
+    array = pa.array(texts, pa.string())
+    return array if isinstance(array, pa.Array) else pa.array(texts, pa.large_string())
 
 
 def shortened(text: str) -> str:

@@ -132,7 +132,7 @@ class PlannedTable:
     #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
     #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
-    #: Those of the warnings that only records show.
+    #: The warnings that only records show.
     warnings_of_records: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.

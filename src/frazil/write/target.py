@@ -73,6 +73,16 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 
 @dataclass(frozen=True)
+class Late:
+    """Which records are late for the windows of their time."""
+
+    #: How much less than the greatest time before it the time of a record may be.
+    after_us: int
+    #: Whether later records are dead letters, and not dropped.
+    is_dead_letter: bool
+
+
+@dataclass(frozen=True)
 class History:
     """The columns of the versions of rows."""
 
@@ -114,6 +124,8 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
+    #: Which records are late for the windows of their time; None where none is.
+    late: Late | None = None
     #: How every version of a row is kept; None where the latest alone is.
     history: History | None = None
 

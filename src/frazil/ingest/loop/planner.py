@@ -163,7 +163,7 @@ class Planner:
         return True
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
-        """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
+        """Returns the table's next batch, or None when it is not due or there are not records; updates its lag.
 
         Raises: TableStopped when records are gone that the table has not read, or it is another table's too.
         """

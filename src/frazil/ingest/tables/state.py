@@ -58,7 +58,7 @@ class Status:
         self.reason, self.remedy, self.where = describe_error(error) if error is not None else ("", "", "")
 
     def wait_for(self, reason: str) -> None:
-        """Sets the table to waiting, for a reason that is no error."""
+        """Sets the table to waiting, for a reason that is not an error."""
         self.run_state, self.reason, self.remedy, self.where = RunState.WAITING, reason, "", ""
 
 

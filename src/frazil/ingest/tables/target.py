@@ -30,12 +30,14 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import is_merging, retracts
 from frazil.stages.table import table_stages
+from frazil.upsert.late_records import noted_times
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
     ChangeReading,
     Dedupe,
     History,
     KnownRecords,
+    Late,
     RecordReading,
     TableFiles,
     TableQuery,
@@ -97,7 +99,7 @@ def _known_records(table: Table) -> KnownRecords:
         crashing=tuple(
             sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
         ),
-        noted=table.changes.noted(),
+        noted=(*table.changes.noted(), *noted_times(table.progress)),
         is_single_task=table.changes.is_single_task,
         last_deletes=table.progress.last_deletes,
     )
@@ -151,8 +153,14 @@ def _change_reading(table: Table) -> ChangeReading:
         is_key_known=table.is_key_known,
         merge=spec.changes.merge if is_merging(spec) else (),
         retracts=retracts(spec),
+        late=_late(spec),
         history=_history(spec) if keeps_history else None,
     )
+
+
+def _late(spec: TableSpec) -> Late | None:
+    late = spec.changes.late
+    return None if late is None else Late(round(late.after_s * 1_000_000), late.action == "dead_letter")
 
 
 def _history(spec: TableSpec) -> History:

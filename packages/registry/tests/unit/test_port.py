@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.registry.port import Naming, context_of, qualified, subject_of
+from frazil.registry.port import Naming, subject_of
+from frazil_registry.references import context_of, qualified
 from frazil_testing.memory_registry import MemoryRegistry
 
 

@@ -6,7 +6,7 @@ ROOM for a number, ROOM and SPREAD times as many bytes as there are for text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -143,12 +143,6 @@ def write_texts(
     buffers = [bitmap(valid & ~is_declined), pa.py_buffer(offsets), pa.py_buffer(out[: ends[rows]])]
     array = pa.Array.from_buffers(kind, rows, buffers)
     return pc.replace_with_mask(array, pa.array(is_declined), pa.array(others, kind)) if others else array
-
-
-def text_array(texts: Sequence[str | None]) -> pa.Array:
-    """A column of texts, of large strings where they are more than 2 GiB."""
-    array = pa.array(texts, pa.string())
-    return array if isinstance(array, pa.Array) else pa.array(texts, pa.large_string())
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.decode.json_writer import (
+from frazil.decode.columns import text_array
+from frazil_protobuf.json_writer import (
     ROOM,
     has_room,
     shortest_digits,
-    text_array,
     write_double,
     write_string,
     write_texts,
