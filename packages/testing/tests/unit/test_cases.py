@@ -241,14 +241,14 @@ tables:
 cases:
   a late payment is dropped:
     records:
-      - value: {user: a, ts: 2026-01-01T10:00:01Z, amount: 1}
-      - value: {user: a, ts: 2026-01-01T10:20:00Z, amount: 5}
-      - value: {user: a, ts: 2026-01-01T10:00:02Z, amount: 9}
-      - value: {user: a, ts: 2026-01-01T10:10:00Z, amount: 2}
+      - value: {user: a, ts: 2025-12-31T10:00:01Z, amount: 1}
+      - value: {user: a, ts: 2025-12-31T10:20:00Z, amount: 5}
+      - value: {user: a, ts: 2025-12-31T10:00:02Z, amount: 9}
+      - value: {user: a, ts: 2025-12-31T10:10:00Z, amount: 2}
     rows:
-      - {user: a, minute: 2026-01-01T10:00:00Z, n: 1, mean: 1.0}
-      - {user: a, minute: 2026-01-01T10:10:00Z, n: 1, mean: 2.0}
-      - {user: a, minute: 2026-01-01T10:20:00Z, n: 1, mean: 5.0}
+      - {user: a, minute: 2025-12-31T10:00:00Z, n: 1, mean: 1.0}
+      - {user: a, minute: 2025-12-31T10:10:00Z, n: 1, mean: 2.0}
+      - {user: a, minute: 2025-12-31T10:20:00Z, n: 1, mean: 5.0}
 """
     assert is_well(play(cases, pipeline, queries))
 
