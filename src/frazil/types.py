@@ -30,6 +30,9 @@ RESCUED_COLUMN = "_rescued"
 EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))
 """Columns of text for what other columns cannot have: no query makes them, and no setting declares them."""
 
+EVENT_TIME = "\x01event time"
+"""The column of rows with the time that their windows are made of; no table has it."""
+
 RESERVED_COLUMNS = frozenset(
     (
         "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
@@ -226,6 +229,11 @@ class Progress:
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.
     committed_at_ms: int | None = None
+    #: The greatest time of records that windows are made of, in microseconds as `partitions`, and the time that each
+    #: partition with records to read has reached, of a table with `late`.
+    event_times: Watermark = field(default_factory=Watermark)
+    #: The time up to which windows do not change any more, in microseconds since 1970; None while it is unknown.
+    windows_complete_to_us: int | None = None
 
     @property
     def writer(self) -> tuple[int, str]:

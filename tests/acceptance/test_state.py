@@ -180,6 +180,57 @@ class Versions:
         assert all(row["is_current"] == (row["valid_to"] is None) for row in rows)
 
 
+class Minutes:
+    """A topic of payments, grouped by user and overlapping windows; every ninth is late, and every seventh is sent twice."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.kept, self.count, self.late = pipeline, list[tuple[str, int, int]](), 0, 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "minutes",
+            2,
+            select="select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean"
+            " from records group by user, window(ts, '2 minutes', '1 minute')",
+            late="10m",
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count, self.count + 1
+            is_late = number % 9 == 8 and number > 100
+            at_s = _BEGIN // 1000 + 20 * number - (1200 if is_late else number % 5 * 30)
+            row = {
+                "user": f"u{number % 3}",
+                "ts": datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat(),
+                "amount": number % 11,
+            }
+            for _ in range(2 if number % 7 == 0 else 1):
+                self.pipeline.feed.send(self.topic, [row], number % 2, at_ms=1000 * (at_s + 2000))
+                self.late += is_late
+                if not is_late:
+                    self.kept.append((str(row["user"]), at_s, number % 11))
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        groups: dict[tuple[datetime.datetime, str], list[int]] = defaultdict(list)
+        for user, at_s, amount in self.kept:
+            for start_s in (at_s // 60 * 60, at_s // 60 * 60 - 60):
+                groups[datetime.datetime.fromtimestamp(start_s, datetime.UTC), user].append(amount)
+        wanted = [
+            {
+                "user": user,
+                "begin": begin,
+                "n": len(amounts),
+                "total": sum(amounts),
+                "mean": sum(amounts) / len(amounts),
+            }
+            for (begin, user), amounts in sorted(groups.items())
+        ]
+        rows = sorted(_rows_of(self.pipeline, self.table, "begin"), key=lambda row: (row["begin"], row["user"]))
+        names = ("user", "begin", "n", "total", "mean")
+        assert [{name: row[name] for name in names} for row in rows] == wanted
+        assert self.pipeline.summary(self.table, "ignored-records").get("late", 0) == self.late
+
+
 def _millis(moment: datetime.datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
@@ -190,7 +241,7 @@ def _rows_of(pipeline: Pipeline, table: str, order: str) -> list[dict[str, Any]]
     return sorted(read_newest(metadata), key=lambda row: row[order])
 
 
-def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events | Versions) -> None:
+def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events | Versions | Minutes) -> None:
     """Kills the driver while a batch of this table is at the step."""
     with points[step, "hold"].armed():
         table.feed(50)
@@ -201,14 +252,15 @@ def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events
 
 
 def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
-    tables: tuple[Totals | Groups | Events | Versions, ...] = (
+    tables: tuple[Totals | Groups | Events | Versions | Minutes, ...] = (
         Totals(pipeline),
         Groups(pipeline),
         Events(pipeline),
         Versions(pipeline),
+        Minutes(pipeline),
     )
     points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
-    for step, struck in zip((*_STEPS, *_STEPS), tables, strict=True):
+    for step, struck in zip((*_STEPS, *_STEPS, _STEPS[0]), tables, strict=True):
         for table in tables:
             table.feed(120)
         run = pipeline.run(failpoints=points.declaration)

@@ -14,6 +14,7 @@ from frazil.errors import FencedError
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.leadership import Leadership
 from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.queries import Queries
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
 from frazil.spec.models import TableSpec
@@ -61,6 +62,7 @@ class Scene(ABC):
     topics_grow = True
     divided = 0.5
     ends = 0.03
+    queries: Queries | None = None
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -192,6 +194,7 @@ class Scene(ABC):
             clock=clock,
             workers=StepWorkers(clock),
             outbox=UnsureOutbox(self.outbox, fate),
+            queries=self.queries,
             reader=source,
         )
         name = f"run-{self.started:04}"

@@ -100,6 +100,9 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "expectations": as_json(dict(progress.findings)) if progress.findings else "",
         LOOKUPS: dump_lookups(progress.lookups),
         "released-to": progress.released_to,
+        "event-times": dump_offsets(progress.event_times.partitions) if progress.event_times.partitions else "",
+        "event-time": _number_text(progress.event_times.complete_to_ms),
+        "windows-complete-to": _number_text(progress.windows_complete_to_us),
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -126,9 +129,7 @@ def from_summary(
         commit_id=summary.get(key(pipeline, "commit-id"), ""),
         epoch=int(summary.get(key(pipeline, "epoch"), "0")),
         run_id=summary.get(key(pipeline, "run-id"), ""),
-        watermark=Watermark(
-            load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), None if mark is None else int(mark)
-        ),
+        watermark=Watermark(load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), _number_of(mark)),
         skipped=_SKIPPED.validate_json(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
@@ -143,9 +144,22 @@ def from_summary(
         findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
         released_to=summary.get(key(pipeline, "released-to"), ""),
+        event_times=Watermark(
+            load_offsets(summary.get(key(pipeline, "event-times"), "{}")),
+            _number_of(summary.get(key(pipeline, "event-time"))),
+        ),
+        windows_complete_to_us=_number_of(summary.get(key(pipeline, "windows-complete-to"))),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
+
+
+def _number_text(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _number_of(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:

@@ -89,7 +89,7 @@ class TableClock:
 
 
 def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClock, now_s: float) -> Batch | None:
-    """Returns the table's next batch, or None when it is not due or there are no records.
+    """Returns the table's next batch, or None when it is not due or there are not records.
 
     A table is due when its interval has passed, or when enough records for a file are waiting. position: the next
     offsets to read, by topic and partition.

@@ -132,7 +132,7 @@ class PlannedTable:
     #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
     #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
-    #: Those of the warnings that only records show.
+    #: The warnings that only records show.
     warnings_of_records: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.
@@ -223,7 +223,7 @@ def plan_tables(
     sample_reader = _SampleReader(read_sample, schemas, spec.file.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
     # Tables that are derived from values are known once records have been read.
-    is_declared = only in tables and tables[only].spec.share is None
+    is_declared = only in tables and tables[only].spec.source.share is None
     left = [only] if only is not None and is_declared else sorted(tables)
     while left:
         for name in left:
@@ -263,7 +263,7 @@ def _plan_table(
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
-        if table.spec.share is not None:
+        if table.spec.source.share is not None:
             records = own_sample(table, records, sample_reader.schemas)
             discovery.add_derived(table)
         add = _add_query_columns if table.spec.has_query else _add_columns

@@ -18,7 +18,6 @@ from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES
 from frazil.secrets import redact
 from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
-from frazil.shares.share import Share
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
 from frazil.spec.publishing import PublishingSpec
@@ -134,8 +133,6 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         forms.with_switch(section("table_maintenance"), lambda is_on: settings.MaintenanceSpec(is_on=is_on)),
     ] = settings.MaintenanceSpec()
     """Table maintenance."""
-    #: Which of its topics' records the table takes, where several tables divide them; None where it takes all.
-    share: Annotated[Share | None, not_a_key("share")] = None
     #: The stages of installed packages, each by its key with its settings, in the order of the file.
     stages: Annotated[
         tuple[tuple[str, SerializeAsAny[BaseModel]], ...], BeforeValidator(read_stages), not_a_key("stages")
@@ -438,9 +435,10 @@ class PipelineSpec(
 
     def derived_table(self, rest: TableSpec, derived: DerivedTable) -> TableSpec:
         """The table that takes the records with some values. rest: the table that takes the rest."""
-        assert rest.share is not None
+        assert rest.source.share is not None
         route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
-        start, share = Start(kind="offsets", offsets=dict(derived.start)), replace(rest.share, values=derived.values)
+        start = Start(kind="offsets", offsets=dict(derived.start))
+        share = replace(rest.source.share, values=derived.values)
         return route.as_table(name=derived.name, start=start, share=share, line=0)
 
     def tables_by_topic(self, topics: Collection[str]) -> list[TableSpec]:

@@ -9,7 +9,9 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
+from frazil.shares.share import Share
 from frazil.spec import settings, table_forms
+from frazil.spec.late import LATE, LateSpec
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, Key, not_a_key, section
@@ -53,6 +55,8 @@ class SourceSpec(Declared):
     sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
     infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
     """What fields of JSON without a schema may become where no column is declared."""
+    #: Which of its topics' records the table takes, where several tables divide them; None where it takes all.
+    share: Annotated[Share | None, not_a_key("share")] = None
 
 
 class ShapeSpec(Declared):
@@ -209,6 +213,12 @@ class ChangesSpec(Declared):
     #: None: equal records are rows of their own.
     dedupe: Annotated[settings.DedupeSpec | None, section("dedupe")] = None
     """Which records of an append table are duplicates, which are dropped: `{by: [event_id], within: 24h}`."""
+    #: None: no record is late.
+    late: Annotated[LateSpec | None, LATE] = None
+    """Which records are late for the windows of a query with GROUP BY: `7d`, or `{after: 7d, else: dead_letter}`; `else` is
+    drop unless written."""
+    emit: Literal["update", "closed"] = "update"
+    """When a window is in the table: from its first record on (update), or once it is complete (closed)."""
 
 
 class LayoutSpec(Declared):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES
-from frazil.spec import changes, history, settings, state, steps
+from frazil.spec import changes, grouped_tables, history, settings, state, steps
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
     check_column,
@@ -94,7 +94,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
 def prepare_defaults(node: Node, shared: Shared, reading: Reading) -> Node:
     """Returns `defaults` with what they share."""
     if isinstance(node, Section):
-        remedy = "write it in each table: it is no default for others"
+        remedy = "write it in each table: it is not a default for others"
         node = refuse_keys(node, OF_ONE_TABLE, "", remedy, reading)
     return prepare_table(node, DEFAULTS, f"`{DEFAULTS}`", node.line, replace(shared, defaults=None), reading)
 
@@ -148,7 +148,7 @@ def _complete_table(table: _Spec) -> _Spec:
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
-    table = history.as_upserts(table)
+    table = history.as_upserts(table.model_copy(update=grouped_tables.settings_of_grouping(table)))
     of_changes = changes.settings_of_changes(table)
     of_state = state.settings_of_state(table, of_changes["metadata"])
     return table.model_copy(update={"topic": None, "topics": topics, **of_changes, **of_state})
@@ -265,6 +265,7 @@ OF_TABLES = Rules(
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
         steps.check_new_names, steps.check_different, _check_publishing, state.check_merge, state.check_dedupe,
+        grouped_tables.check_grouping,
         history.check_history,
     ),
     _STRANGE_IN_TABLE.get,

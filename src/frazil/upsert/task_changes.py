@@ -15,6 +15,7 @@ from frazil.upsert.dedupe.id_rows import IdRows
 from frazil.upsert.emptied import Emptying
 from frazil.upsert.history.event_rows import EventRows
 from frazil.upsert.key_updates.parts import KeyUpdateSearch
+from frazil.upsert.late_records import LateRecords
 from frazil.upsert.merge.part_rows import PartRows
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
@@ -41,6 +42,8 @@ class TaskChanges:
         self.last_deletes = LastDeletes(target.known.last_deletes, secret_of(target))
         self._first_tombstones = FirstTombstones(target, topics)
         self._rows = collect_changes(target, topics)
+        #: The records that are late for the windows of their time.
+        self.late = LateRecords(target)
         self._ids = IdRows(target, topics) if target.dedupe is not None else None
         self._touched: tuple[Touched, ...] = ()
         self._ends: Offsets = {}
@@ -89,5 +92,9 @@ class TaskChanges:
 
     def report(self) -> ChangeReport:
         """Returns the changes as the driver needs them."""
-        notes = {**self._key_updates.notes(self._ends, self._rows.lost), **self._emptying.notes()}
+        notes = {
+            **self.late.notes(),
+            **self._key_updates.notes(self._ends, self._rows.lost),
+            **self._emptying.notes(),
+        }
         return ChangeReport(self._touched, self.last_deletes.found(), notes)

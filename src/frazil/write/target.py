@@ -73,6 +73,16 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 
 @dataclass(frozen=True)
+class Late:
+    """Which records are late for the windows of their time."""
+
+    #: How much less than the greatest time before it the time of a record may be.
+    after_us: int
+    #: Whether later records are dead letters, and not dropped.
+    is_dead_letter: bool
+
+
+@dataclass(frozen=True)
 class History:
     """The columns of the versions of rows."""
 
@@ -114,6 +124,8 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
+    #: Which records are late for the windows of their time; None where none is.
+    late: Late | None = None
     #: How every version of a row is kept; None where the latest alone is.
     history: History | None = None
 
@@ -261,10 +273,8 @@ class TableTarget:
     dedupe: Dedupe | None = None
     #: None where the rows are what the records alone make.
     query: TableQuery | None = None
-    #: The stages that the table's settings ask for, in order.
+    #: The stages that the table's settings ask for, in order; of a dead-letter table those of its table, which see no row.
     stages: tuple[TableStage, ...] = ()
-    #: What encrypts records that are kept whole; None where anybody may read them. Of a dead-letter table: its table's.
-    record_key: RecordKey | None = None
     #: None where the table takes all records of its topics.
     share: Share | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
@@ -283,6 +293,11 @@ class TableTarget:
     def program(self) -> Program | None:
         """What makes the rows from the columns of `source`; None while the fields of the records are not known."""
         return self.query.program if self.query is not None else None
+
+    @property
+    def record_key(self) -> RecordKey | None:
+        """What encrypts records that are kept whole; None where anybody may read them."""
+        return next((stage.record_key for stage in self.stages if stage.record_key is not None), None)
 
     @cached_property
     def schema(self) -> Schema:

@@ -70,6 +70,8 @@ def test_every_summary_key_has_a_meaning() -> None:
         last_deletes=(LastDelete("a", 0, 1, "k"),),
         lookups={"a": {"table": "b.c", "snapshot-id": 1}},
         released_to="spark",
+        event_times=Watermark({"a": {0: 1}}, 1),
+        windows_complete_to_us=1,
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

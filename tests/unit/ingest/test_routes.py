@@ -211,6 +211,17 @@ def test_a_table_that_is_dropped_is_loaded_again_from_where_its_first_record_was
     assert [scene.numbers(table) for table in ("n.a", "n.b")] == [[1, 3], [2]]
 
 
+def test_a_table_of_the_rest_goes_on_as_a_table_of_its_own(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"n": 2})
+    scene.catch_up()
+    scene.feed("t", {"type": "a", "n": 3}, {"n": 4})
+    scene.route = '{topic: u, by: type, to: "m.${type}", rest: m.rest}'
+    scene.tables = "tables: {n.rest: {topic: t, metadata: [topic, partition, offset]}}\n"
+    assert [table.name for table in scene.catch_up()] == ["m.rest", "n.rest"]
+    assert (scene.numbers("n.a"), scene.numbers("n.rest")) == ([1], [2, 3, 4])
+
+
 def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -> None:
     scene = Routed(tmp_path)
     scene.feed("t", *({"type": f"v{n % 30}", "n": n} for n in range(90)))

@@ -152,7 +152,7 @@ def test_members_of_declared_columns_in_another_case_than_records_have_are_warni
             "Iceberg has no type for the column `x`",
             "cast(null as string)",
         ),
-        ('select: "select id from records group by id"', "GROUP BY", "use `merge`"),
+        ('select: "select id from (select id from records group by id) as records"', "GROUP BY", "use `merge`"),
         (
             'mode: upsert, key_columns: [id], select: "select id as order_id, email from records"',
             "leaves out id, which identifies rows",

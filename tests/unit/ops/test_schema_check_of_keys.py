@@ -110,7 +110,7 @@ UPSERT_ENVELOPE = "value: {format: avro}, key: {format: avro}, mode: upsert"
         (avro(ID="long"), "", ""),
         (avro(Id="long", part="int"), ", key_columns: [id]", ""),
         (avro(number="long"), "", "schema a-key: the keys have no field for the key column id"),
-        (avro(id="long", part="int"), "", "schema a-key: the keys have the field part, which is no key column"),
+        (avro(id="long", part="int"), "", "schema a-key: the keys have the field part, which is not a key column"),
         (avro(id="long", part="int"), ", key_columns: [id]", ""),
         (avro(part="int"), ", key_columns: [id]", "schema a-key: the keys have no field for the key column id"),
     ],

@@ -51,6 +51,7 @@ def known_table(scene: Scene) -> Table:
         ignored_records={"heartbeat": 1200, "delete": 2},
         findings={"positive": 1200, "fresh": 0},
         rest_records={"limit": 3},
+        windows_complete_to_us=999990000000,
         committed_at_ms=NOW_MS - 4000,
     )
     scene.catalog.commit(Commit("s.a", (), progress, before.progress))

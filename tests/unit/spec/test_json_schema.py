@@ -240,6 +240,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "limits": set(keys_of(LimitsSpec)),
         "flatten": set(keys_of(FlattenSpec)),
         "dedupe": {"by", "within"},
+        "late": {"after", "else"},
         "value": set(keys_of(ValueSpec)),
         "key": set(keys_of(KeySpec)),
         "column": set(keys_of(ColumnSpec)),

@@ -158,13 +158,15 @@ class Trial:
         """Returns the records, each with the name of the table that takes it. Tables that a run would derive from them
         are added to those of the pipeline.
         """
-        share = table.spec.share
+        share = table.spec.source.share
         if share is None:
             return [(record, table.name) for record in records]
         tables = self._discovery.tables
         own_sample(tables[share.rest], records, self._schemas)
         self._discovery.add_derived(tables[share.rest])
-        members = [other for other in tables.values() if other.spec.share and other.spec.share.rest == share.rest]
+        members = [
+            other for other in tables.values() if other.spec.source.share and other.spec.source.share.rest == share.rest
+        ]
         targets, owners = [target_of(member) for member in members], dict[tuple[str, int, int], str]()
         for topic in {record.topic for record in records}:
             batch = batch_of([record for record in records if record.topic == topic])
@@ -224,7 +226,7 @@ class Trial:
 
 def _is_rest(table: Table) -> bool:
     """Whether the table takes the records that no derived table takes."""
-    return table.spec.share is not None and table.spec.share.is_rest
+    return table.spec.source.share is not None and table.spec.source.share.is_rest
 
 
 def _last(whole: OffsetRange, span: int) -> OffsetRange:

@@ -57,7 +57,7 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
     table.state = state
     if state is None or not state.progress.offsets:
         return "it has no progress yet"
-    if spec.share is not None:
+    if spec.source.share is not None:
         return "it belongs to a route"
     if any(stage.keeps_aside for stage in table_stages(spec)):
         return ASIDE

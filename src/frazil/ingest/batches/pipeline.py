@@ -47,6 +47,7 @@ from frazil.types import (
     Offsets,
     PendingDeadLetters,
     Progress,
+    Watermark,
     add_counts,
     advance,
     by_topic,
@@ -55,6 +56,7 @@ from frazil.upsert.change_notes import error_in, progress_after
 from frazil.upsert.commit import IncompleteChanges, commit_changes
 from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.history.commit import commit_versions
+from frazil.upsert.late_records import greatest_times, windows_complete_to
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
 
@@ -224,7 +226,8 @@ class Pipeline:
 
     def restart(self, table: Table, offsets: Offsets) -> TableState:
         """Commits the table's progress with other offsets, and without a row."""
-        return self._commit_progress(table, offsets=offsets, last_deletes=())
+        forgotten = {"last_deletes": (), "event_times": Watermark(), "windows_complete_to_us": None}
+        return self._commit_progress(table, offsets=offsets, **forgotten)
 
     def _commit_progress(self, table: Table, **changes: Any) -> TableState:
         state = table.state
@@ -321,6 +324,10 @@ class Pipeline:
         skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
         findings = add_counts(before.findings, report.findings.counts)
         counted = (name for stage in table.spec.stage_settings.values() for name in stage.counted)
+        silent = planned.silent | {(r.topic, r.partition) for r in held}
+        times = advance_watermark(
+            before.event_times, greatest_times(report.changes), ranges, offsets, planned.ends, silent
+        )
         progress = Progress(
             offsets=offsets,
             topic_ids=table.topic_ids(),
@@ -334,8 +341,10 @@ class Pipeline:
                 ranges,
                 offsets,
                 planned.ends,
-                planned.silent | {(r.topic, r.partition) for r in held},
+                silent,
             ),
+            event_times=times,
+            windows_complete_to_us=windows_complete_to(target_of(table), times),
             skipped=table.offsets.skipped,
             schemas=_read_with(table),
             bad_skipped=before.bad_skipped + skipped,

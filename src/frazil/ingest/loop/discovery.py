@@ -125,8 +125,10 @@ class Discovery:
 
     def add_derived(self, rest: Table) -> None:
         """Adds the tables that were derived from values, as the progress of their table of the rest names them, and those
-        that a run would derive from a sample.
+        that a run would derive from a sample. A table that no longer divides its records has none.
         """
+        if rest.spec.source.share is None:
+            return
         for derived in (*rest.progress.derived, *rest.found_tables):
             if derived.name not in self.tables:
                 self._add(self._spec.derived_table(rest.spec, derived))
@@ -137,7 +139,7 @@ class Discovery:
 
         Raises: the errors of `Catalog.load`.
         """
-        for table in [candidate for candidate in self.tables.values() if candidate.spec.share is not None]:
+        for table in [candidate for candidate in self.tables.values() if candidate.spec.source.share is not None]:
             table.state = self._catalog.load(table.name)
             self.add_derived(table)
 

@@ -26,7 +26,7 @@ class Gathering:
 
     def waits(self, table: Table, tables: Iterable[Table], now_s: float) -> bool:
         """Whether new tables are about to be ready for the read that serves this one too. tables: all tables."""
-        share = table.spec.share
+        share = table.spec.source.share
         if share is None or (not share.is_rest and table.progress.snapshot_id is not None):
             return False
         if now_s != self._new_at_s:
@@ -41,7 +41,7 @@ def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
     """Returns by table of the rest those derived tables that have no commit yet, and that nothing keeps from one."""
     tables_by_rest: dict[str, list[Table]] = {}
     for table in tables:
-        share, schedule = table.spec.share, table.schedule
+        share, schedule = table.spec.source.share, table.schedule
         if (
             share is not None
             and not share.is_rest

@@ -151,7 +151,7 @@ class Planner:
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
             read_to = by_partition(
-                table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
+                table.offsets.search.read_to if table.is_first and table.offsets.search.read_to else table.position()
             )
             wait = table.offsets.waiting
             waiting = wait.ends if wait is not None and not wait.keeps_run else {}
@@ -163,7 +163,7 @@ class Planner:
         return True
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
-        """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
+        """Returns the table's next batch, or None when it is not due or there are not records; updates its lag.
 
         Raises: TableStopped when records are gone that the table has not read, or it is another table's too.
         """
@@ -199,7 +199,10 @@ class Planner:
                 None if lag_records(position, self.ends) else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        share, is_new = table.spec.share, not table.schedule.last_batch_at_s or table.progress.snapshot_id is None
+        share, is_new = (
+            table.spec.source.share,
+            not table.schedule.last_batch_at_s or table.progress.snapshot_id is None,
+        )
         batch = replace(batch, is_apart=table.needs_one_task, rest=share.rest if share else "", is_new=is_new)
         planned = Planned(
             table, batch, position, dict(self.ends), dict(reach), now_s, self.silent, log_ends=self.log_ends

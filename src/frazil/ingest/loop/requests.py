@@ -165,7 +165,7 @@ def _check_restart(table: Table, is_dry: bool) -> None:
             f"table `{table.name}` has no progress yet: it begins at `start` by itself",
             remedy="wait for its first commit",
         )
-    share = table.spec.share
+    share = table.spec.source.share
     if table.spec.changes.atomic is not None or share is not None:
         what = share.kind if share is not None else "with `atomic`"
         raise SpecError(

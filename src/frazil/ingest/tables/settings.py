@@ -19,6 +19,7 @@ from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
+from frazil.spec.grouped_tables import groups_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.state import retracts
 from frazil.spec.steps import metadata_names
@@ -63,6 +64,19 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
 
     def fields_of(column: str) -> Collection[str]:
         return origins.get(spellings.find(column) or column, ()) or (column,)
+
+    if groups_of(spec) is not None and not retracts(spec):
+        # Nothing is deleted by its key, and a record without a value of the key is not refused before the query.
+        return spec.of_records().model_copy(
+            update={
+                "mode": "append",
+                "merge": (),
+                "key_columns": (),
+                "partition_by": None,
+                "sort_by": None,
+                "metadata": spec.metadata | named,
+            }
+        )
 
     # The order of a column made of several fields is known of rows alone, once the query has made them.
     order = fields_of(spec.changes.order_by) if spec.changes.order_by else ()
@@ -146,7 +160,7 @@ def with_counts(spec: TableSpec, query: Query) -> Query:
     Raises: SpecError where the query makes such a column itself, whose values would be added.
     """
     names = [name for name, function in spec.changes.merge if function == "count"]
-    if not names:
+    if not names or groups_of(spec) is not None:  # The counts of groups are in the query's order already.
         return query
     selected = set(map(fold_case, query_columns(query)))
     for name in names:

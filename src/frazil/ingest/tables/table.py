@@ -102,13 +102,13 @@ class Table:
     @property
     def derived(self) -> tuple[DerivedTable, ...]:
         """The tables that were derived from values of its records, without those that the pipeline file has now."""
-        share = self.spec.share
+        share = self.spec.source.share
         return share.without_declared((*self.progress.derived, *self.found_tables)) if share is not None else ()
 
     def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
-        assert self.spec.share is not None
-        return Owners(self.spec.share.division, self.derived).derive(values, start)
+        assert self.spec.source.share is not None
+        return Owners(self.spec.source.share.division, self.derived).derive(values, start)
 
     @property
     def is_first(self) -> bool:
@@ -147,7 +147,7 @@ class Table:
         """Returns the offsets from which records wait for the table: the position, or, for a table without columns, the
         offsets behind records that change no row.
         """
-        return self.offsets.empty_to if self.is_first and self.offsets.is_without_rows else self.position()
+        return self.offsets.search.read_to if self.is_first and self.offsets.search.is_without_rows else self.position()
 
     def partitions(self) -> list[Partition]:
         """Returns every partition of the topics that exist."""
@@ -206,7 +206,7 @@ class Table:
             min_bytes=min(least, target) if least else None,
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
-            empty_batches=self.offsets.empty_batches,
+            empty_batches=self.offsets.search.batch_count,
             buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),

@@ -265,8 +265,10 @@ class TableRun:
             self._take_read(topic, columns, changes)
 
     def _take_read(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+        changes, dropped, late = self.changes.late.split(topic, columns, changes)
         decoded = changes.decoded
-        self.tally.count(topic, columns, changes.ignored_records)
+        self.tally.count(topic, columns, changes.ignored_records | dropped)
+        self._note_late(topic, columns, late)
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
         self.tally.note_requests(decoded, self.source.fixed)
@@ -275,6 +277,14 @@ class TableRun:
         if self.is_writing and decoded.refused.size:
             with self._noting_partitions():
                 self._write(topic, columns, changes)
+
+    def _note_late(self, topic: str, columns: Records, late: Mapping[int, BadRecord]) -> None:
+        """Makes dead letters of late records. late: why each is one, by its index."""
+        if late:
+            self.tally.note_unread(list(late.values()))
+            if self.is_writing:
+                bad = pick(columns, np.array(list(late)))
+                self.dead_letters.write_unread(topic, bad, list(late.values()))
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
         """Takes records without their values: bad ones, or those that another table takes."""

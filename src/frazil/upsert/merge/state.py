@@ -16,6 +16,7 @@ from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, Hits
+from frazil.upsert.merge.averages import AVERAGE, COUNT, SUM, average
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
 from frazil.upsert.merge.parts import FILLED, FRESH, PLACES, PUT, Merging, group_parts, keys_in, limb_names
@@ -174,6 +175,11 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
         if column.function == "count" and target.changes.retracts:
             is_left &= np.asarray(pc.fill_null(pc.not_equal(values, 0), False))
         arrays.append(values)
+    values_of = {column.name: n for n, column in enumerate(merging.columns)}
+    for column in merging.columns:
+        if column.function == AVERAGE:
+            sums, counts = (arrays[values_of[column.name + suffix]] for suffix in (SUM, COUNT))
+            arrays[values_of[column.name]] = average(sums, counts, column.type)
     return pa.Table.from_arrays(arrays, schema=target.arrow_schema), is_left
 
 

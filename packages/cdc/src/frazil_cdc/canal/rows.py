@@ -71,12 +71,12 @@ _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 _BAD_TYPES = {
-    1: Fault(ErrorClass.UNUSABLE_SCHEMA, "`mysqlType` is no object that gives each column the text of its type")
+    1: Fault(ErrorClass.UNUSABLE_SCHEMA, "`mysqlType` is not an object that gives each column the text of its type")
 }
 _NOT_TEXT = {
-    json_values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} is no text, and values are written as texts"),
+    json_values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} is not text, and values are written as texts"),
     json_values.LONE_SURROGATE: Fault(
-        ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"
+        ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is not text"
     ),
 }
 

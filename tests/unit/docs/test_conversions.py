@@ -1,4 +1,4 @@
-"""The page on evolution reports which values go over from one type to another: each of its rows is tried."""
+"""The page on lossless conversion: each of its rows is tried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.syntax.types import parse_type
 
-_PAGE = ROOT / "docs" / "guides" / "evolve.md"
+_PAGE = ROOT / "docs" / "reference" / "conversions.md"
 _ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 ROWS = [
     (written, wanted, re.findall("`([^`]+)`", good), re.findall("`([^`]+)`", bad))
