@@ -20,7 +20,7 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 
 _COLUMNS = "columns: {user: long, amount: long, ts: timestamptz}"
 _GROUPS = "select user, count(*) as n, sum(amount) as total, max(ts) as newest from records group by user"
