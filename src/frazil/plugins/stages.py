@@ -62,6 +62,9 @@ class StageKind:
     run: Callable[[Any, Mapping[str, pa.Array]], StageResult]
     #: `plan(settings)` returns what the stage does in one line, for `frazil plan`.
     plan: Callable[[Any], str]
+    #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
+    #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
+    refuse: Callable[..., Sequence[Refusal]] | str | None = None
     #: `reshape(settings, types)` returns, by name, the columns that have another type behind the table's query, each as an
     #: expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
     reshape: Callable[..., Any] | str | None = None

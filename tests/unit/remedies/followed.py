@@ -49,7 +49,8 @@ FOLLOWED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "declare it, `columns: {…: binary}`, or take it out of `blobs.columns`",
+            "declare it, `columns: {…: binary}`, or take it out of `blobs`",
+            "declare it, `columns: {…: string}`, or take it out of `blobs`",
             "name a column of bytes, or one in structs alone",
         ),
         f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
