@@ -65,8 +65,8 @@ class StageKind:
     #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
     #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
     refuse: Callable[..., Sequence[Refusal]] | str | None = None
-    #: `reshape(settings, types)` returns, by name, the columns that have another type behind the table's query, each as an
-    #: expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
+    #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
+    #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
     reshape: Callable[..., Any] | str | None = None
     #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
     #: nothing. The function, or `module:name` of it.

@@ -62,6 +62,9 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
     ),
+    "choose another name under `extract`": (
+        "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
+    ),
     **dict.fromkeys(
         ("make it by the model that has made those of the column", "name a column of lists of floats"),
         "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",

@@ -8,7 +8,7 @@ pack that no snapshot refers to. Nothing else is in a pack: the rows have where 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,9 +19,10 @@ import pyarrow as pa
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.failpoints import hit
-from frazil.schema.arrow import one_array, unsliced
+from frazil.schema.arrow import as_written, one_array, unsliced
 from frazil.store.file_io import StoreIO, store_of
 from frazil.write.target import TableTarget
+from frazil_blobs.extract import INFO, Info, info_of, require_pillow
 from frazil_blobs.incoming import look
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of
@@ -143,8 +144,11 @@ class RowPacks:
             blobs = member_at(column, inner) if inner else column
             text = ".".join((name, *inner))
             placed = self._referring(unsliced(blobs), text) if text in self._settings.referring else unsliced(blobs)
-            placed = self._placed(placed)
+            infos: dict[int, Info] = {}
+            placed = self._placed(placed, infos if text in self._settings.extract else None)
             rows = rows.set_column(place, rows.schema.field(place), with_member(column, inner, placed))
+            if infos:
+                rows = _with_infos(rows, self._settings.extract[text], infos)
         return rows
 
     def _referring(self, blobs: pa.StructArray, text: str) -> pa.Array:
@@ -169,15 +173,19 @@ class RowPacks:
                 columns["checksum"][row] = source.checksum
         return blobs_of({name: pa.array(values, BLOB.field(name).type) for name, values in columns.items()}, blobs.type)
 
-    def _placed(self, blobs: pa.StructArray) -> pa.Array:
-        """Returns structs of which none has more than `above` bytes inline, and all have size, type and checksum."""
+    def _placed(self, blobs: pa.StructArray, infos: dict[int, Info] | None) -> pa.Array:
+        """Returns structs of which none has more than `above` bytes inline, and all have size, type and checksum. infos:
+        gets, by row, what is extracted; None for nothing.
+        """
         members = members_of(blobs)
         is_new = np.asarray(members["inline"].is_valid()) & np.asarray(members["size"].is_null())
         if is_new.any():
-            members = self._described(members, np.flatnonzero(is_new))
+            members = self._described(members, np.flatnonzero(is_new), infos)
         return blobs_of(members, blobs.type)
 
-    def _described(self, members: dict[str, pa.Array], rows: Ints) -> dict[str, pa.Array]:
+    def _described(
+        self, members: dict[str, pa.Array], rows: Ints, infos: dict[int, Info] | None
+    ) -> dict[str, pa.Array]:
         """Returns the fields with all that follows from the bytes of these rows, and large objects out of them."""
         count, inline = len(members["inline"]), members["inline"]
         sizes = sizes_of(inline)
@@ -186,6 +194,9 @@ class RowPacks:
             content_bytes = bytes(content)
             columns["content_type"][row] = content_type_of(content_bytes[:LONGEST])
             columns["checksum"][row] = checksum_of(content_bytes)
+            info = info_of(content_bytes, columns["content_type"][row]) if infos is not None else None
+            if infos is not None and info is not None:
+                infos[row] = info
             if sizes[row] > self._above:
                 columns["uri"][row], columns["offset"][row] = self._packs.append(content)
         is_new = np.zeros(count, np.bool_)
@@ -194,7 +205,9 @@ class RowPacks:
         size = pa.compute.if_else(pa.array(is_new), pa.array(sizes), members["size"])
         described = {name: pa.array(values, members[name].type) for name, values in columns.items()}
         if is_moved.any():
-            inline = pa.compute.if_else(pa.array(is_moved), None, inline)
+            inline = inline.take(
+                pa.array(np.arange(count), mask=is_moved)
+            )  # `if_else` would touch memory for all bytes.
         return {**members, **described, "size": size, "inline": inline}
 
     def finish(self) -> None:
@@ -204,6 +217,18 @@ class RowPacks:
     def abandon(self) -> None:
         """See RowWriter."""
         self._packs.abandon()
+
+
+def _with_infos(rows: pa.Table, name: str, infos: Mapping[int, Info]) -> pa.Table:
+    """Returns the rows with what was extracted of some of them."""
+    place = rows.schema.get_field_index(name)
+    if place < 0:
+        return rows
+    values: list[Info | None] = rows.column(place).to_pylist()
+    for row, info in infos.items():
+        values[row] = info
+    column = as_written(pa.array(values, INFO), rows.schema.types[place])
+    return rows.set_column(place, rows.schema.field(place), column)
 
 
 def open_packs(settings: BlobSettings, target: TableTarget) -> RowPacks | None:
@@ -222,5 +247,7 @@ def open_packs(settings: BlobSettings, target: TableTarget) -> RowPacks | None:
             remedy=f"write another folder as `blobs.store`, outside of {location}",
             where=target.name,
         )
+    if settings.extract:
+        require_pillow()
     io = store_of(target.files.io_properties)
     return RowPacks(Packs(io, folder_of(settings.store, location), settings.pack), paths, settings, io)

@@ -75,6 +75,8 @@ class BlobSettings(BaseModel):
     limit: Size = 1024 * MiB
     #: By column, the content types that its objects may have, such as `image/*`. Others become dead letters.
     types: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: By column of objects, the new column with what their headers contain.
+    extract: Mapping[str, str] = Field(default_factory=dict)
     #: Columns with addresses of objects; None without any.
     references: ReferenceSettings | None = None
     #: By column, a list of floats, what its vectors are.
@@ -84,6 +86,9 @@ class BlobSettings(BaseModel):
     def _check_columns(self) -> Self:
         if not self.columns and self.references is None:
             raise ValueError("name the columns with objects, `columns: [image]`, or `references`")
+        for column in self.extract:
+            if column not in self.columns:
+                raise ValueError(f"`extract` has `{column}`, which `columns` does not name")
         return self
 
     @property

@@ -13,6 +13,7 @@ import pyarrow as pa
 from frazil.errors import SpecError
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.process.program import Call, Expression, Field, Literal
+from frazil_blobs.extract import INFO
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
 from frazil_blobs.values import BLOB, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
@@ -29,6 +30,13 @@ def reshape(settings: BlobSettings, types: Mapping[str, pa.DataType]) -> dict[st
         member = "uri" if text in settings.referring else "inline"
         if name in types:  # Otherwise the table gets it with the first record that has it.
             columns[name] = _reshaped(columns.get(name, Field(name, types[name])), tuple(inner), text, member)
+    for name in settings.extract.values():
+        if name in types:
+            raise SpecError(
+                f"the records have a field `{name}`, the name of a column that `blobs.extract` makes",
+                remedy="choose another name under `extract`",
+            )
+        columns[name] = Literal(None, INFO)
     return columns
 
 

@@ -41,7 +41,7 @@ def table(folder: Path, columns: dict[str, str], blobs: Sequence[str], **setting
     source = target_of(folder, columns)
     types = {name: arrow_type(parse_type(word)) for name, word in columns.items()}
     reshaped = reshape(chosen, types)
-    expressions = {name: reshaped.get(name, Field(name, kind)) for name, kind in types.items()}
+    expressions = {**{name: Field(name, kind) for name, kind in types.items()}, **reshaped}
     output = tuple(Field(name, expression.type) for name, expression in expressions.items())
     program = Program((Project(tuple(expressions.items())),), output)
     ids = iter(range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + 1000))
