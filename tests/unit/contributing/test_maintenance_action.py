@@ -10,7 +10,7 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.spec.settings import MaintenanceSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.contributing.conftest import Install
 from tests.unit.maintenance.tables import MIB, TARGET, line, table
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table

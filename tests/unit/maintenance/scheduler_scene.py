@@ -13,7 +13,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
 
 MAINTENANCE = MaintenanceTask(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
