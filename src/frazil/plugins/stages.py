@@ -71,6 +71,9 @@ class StageKind:
     #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
     #: nothing. The function, or `module:name` of it.
     open: Callable[..., Any] | str | None = None
+    #: `move(settings, folder)` returns the settings of a copy of the table, whose tasks write beside its files in this
+    #: folder: of cases, which are played. The function, or `module:name` of it.
+    move: Callable[..., Any] | str | None = None
     #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
     #: folder, None where the table does not exist. The function, or `module:name` of it.
     check: Callable[..., Iterable[StageCheck]] | str | None = None

@@ -175,6 +175,11 @@ def _plain(address: str) -> str:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}"
 
 
+def move(settings: BlobSettings, folder: str) -> BlobSettings:
+    """Returns the settings of a copy of the table, whose packs are in a folder."""
+    return settings.model_copy(update={"store": folder})
+
+
 STAGE = StageKind(
     BlobSettings,
     run,
@@ -183,6 +188,7 @@ STAGE = StageKind(
     reshape=reshape,
     open="frazil_blobs.packs:open_packs",
     check=check,
+    move=move,
     actions=("blobs_compact", "blobs_sweep"),
 )
 """The stage: its `run` looks at the objects only, and never changes one."""

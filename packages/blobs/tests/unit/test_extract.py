@@ -6,6 +6,7 @@ import json
 import struct
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_damaged_objects_raise_nothing(name: str) -> None:
 def test_what_headers_contain_is_a_column_of_the_table(tmp_path: Path) -> None:
     columns, extract = {"id": "long", "image": "binary"}, {"extract": {"image": "image_info"}}
     target = table(tmp_path, columns, ["image"], **extract)
-    records = [{"id": 1, "image": text(OBJECTS["png"])}, {"id": 2}, {"id": 3, "image": text(PCD)}]
+    records: list[dict[str, Any]] = [{"id": 1, "image": text(OBJECTS["png"])}, {"id": 2}, {"id": 3, "image": text(PCD)}]
     infos = rows_of(read_rows(target, *records)).column("image_info").to_pylist()
     assert (infos[0]["width"], infos[0]["height"], infos[1]) == (40, 30, None)
     assert {name: infos[2][name] for name in CORNERS} == CORNERS
