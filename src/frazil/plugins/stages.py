@@ -62,12 +62,18 @@ class StageKind:
     run: Callable[[Any, Mapping[str, pa.Array]], StageResult]
     #: `plan(settings)` returns what the stage does in one line, for `frazil plan`.
     plan: Callable[[Any], str]
-    #: `reshape(settings, types)` returns, by name, the columns that have another type behind the table's query, each as an
-    #: expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
+    #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
+    #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
+    refuse: Callable[..., Sequence[Refusal]] | str | None = None
+    #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
+    #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
     reshape: Callable[..., Any] | str | None = None
     #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
     #: nothing. The function, or `module:name` of it.
     open: Callable[..., Any] | str | None = None
+    #: `move(settings, folder)` returns the settings of a copy of the table, whose tasks write beside its files in this
+    #: folder: of cases, which are played. The function, or `module:name` of it.
+    move: Callable[..., Any] | str | None = None
     #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
     #: folder, None where the table does not exist. The function, or `module:name` of it.
     check: Callable[..., Iterable[StageCheck]] | str | None = None

@@ -76,7 +76,11 @@ class PackageStage(TableStage):
         columns = {field.name: column for field, column in zip(target.fields, changes.columns, strict=True)}
         at = pa.array(rows)
         given = columns if rows.size == changes.ops.size else {key: column.take(at) for key, column in columns.items()}
-        result = STAGES.get(self.name).run(self.settings, given)
+        kind = STAGES.get(self.name)
+        result = kind.run(self.settings, given)
+        if target.files.location:  # Otherwise the table is not created yet, and no row is written.
+            more = kind.call("refuse", (), self.settings, target, given)
+            result = replace(result, refused=(*result.refused, *more))
         _check(target, self.name, result, given, rows.size)
         return _apply(target, self.name, result, rows, changes, read.limit)
 

@@ -85,7 +85,7 @@ class TableStage:
         """Raises SpecError where the query makes what the stage forbids. _fields: the columns of the records."""
 
     def after_query(self, _types: Mapping[str, pa.DataType], /) -> Mapping[str, Expression]:
-        """Returns the columns that have another type behind the table's query, made of its columns. _types: of these."""
+        """Returns columns that are other ones behind the table's query, or new, made of its columns. _types: of these."""
         return {}
 
     def check_table(self, _location: str | None, /) -> Iterable[StageCheck]:

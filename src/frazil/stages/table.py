@@ -18,7 +18,7 @@ NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
 
 def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
     """Returns the stages that the settings of a table ask for."""
-    packages = (PackageStage(name, settings.model_dump_json()) for name, settings in spec.stages)
+    packages = (PackageStage(name, settings.model_dump_json(by_alias=True)) for name, settings in spec.stages)
     own = protect_stage(spec.protection), expect_stage(spec.expectations)
     return tuple(filter(None, (*packages, *own)))
 

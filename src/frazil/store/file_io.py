@@ -27,6 +27,7 @@ _PART_BYTES = 5 * 1024 * 1024
 _PARTS_AT_A_TIME = 4
 _CODE, _MESSAGE = re.compile("<Code>([^<]*)"), re.compile("<Message>([^<]*)")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_REFUSED = re.compile(r"AccessDenied|403 Forbidden|PermissionDenied|lacked the necessary privileges")
 _QUERY = re.compile(r"\?[^\s\"'<>)]*")
 
 
@@ -84,12 +85,36 @@ class StoreIO(FileIO):
     def read_range(self, location: str, start: int, end: int) -> bytes:
         """Returns the bytes of a file from `start` to `end`, by one request of an object store. Raises: OSError."""
         address = address_of(location)
+        if end <= start:  # Not a range to object stores.
+            return b""
         if address.kind in ("local", "hdfs"):
             with self._file(location).open() as stream:
                 stream.seek(start)
                 return bytes(stream.read(end - start))
         with _as_os_errors(location):
             return bytes(obstore.get_range(self._client(address).store, address.key, start=start, end=end))
+
+    def look(self, location: str, count: int) -> tuple[bytes, int, str]:
+        """Returns the first bytes of a file, `count` at most, its size, and what changes when it is replaced, by one request
+        of an object store.
+
+        Raises: FileNotFoundError; PermissionError where this client may not read it; OSError when the store fails.
+        """
+        address = address_of(location)
+        if address.kind in ("local", "hdfs"):
+            file = self._file(location)
+            with file.open() as stream:
+                return bytes(stream.read(count)), len(file), self.version_of(location)
+        try:
+            with _as_os_errors(location):
+                answer = obstore.get(self._client(address).store, address.key, options={"range": (0, count)})
+                return bytes(answer.bytes()), answer.meta["size"], answer.meta["e_tag"] or ""
+        except OSError as error:
+            if _REFUSED.search(str(error)):
+                raise PermissionError(str(error)) from None
+            if isinstance(error, FileNotFoundError) or len(self._file(location)):
+                raise
+            return b"", 0, self.version_of(location)  # A store has no range of an empty object.
 
     def files(self, location: str) -> Iterator[StoredFile]:
         """Yields the files in a folder and in the folders inside it; none where there is no such folder.

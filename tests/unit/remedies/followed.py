@@ -51,7 +51,8 @@ FOLLOWED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "declare it, `columns: {…: binary}`, or take it out of `blobs.columns`",
+            "declare it, `columns: {…: binary}`, or take it out of `blobs`",
+            "declare it, `columns: {…: string}`, or take it out of `blobs`",
             "name a column of bytes, or one in structs alone",
         ),
         f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
@@ -62,6 +63,9 @@ FOLLOWED: Mapping[str, str] = {
             "declare their number under `blobs.embeddings`, and correct the rows",
         ),
         f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
+    ),
+    "choose another name under `extract`": (
+        "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
     ),
     **dict.fromkeys(
         ("make it by the model that has made those of the column", "name a column of lists of floats"),

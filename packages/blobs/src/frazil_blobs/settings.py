@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from frazil.spec.syntax.units import parse_size
 from frazil.store.addresses import address_of
@@ -34,13 +34,37 @@ class EmbeddingSettings(BaseModel):
     distance: Literal["cosine", "l2", "dot"] = "cosine"
 
 
+class ReferenceSettings(BaseModel):
+    """Columns with addresses of objects that are in a store already."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The columns of text, each a path.
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    #: What an address must begin with: nothing else is ever asked for.
+    allow: Annotated[tuple[str, ...], Field(min_length=1)]
+    #: Whether the bytes are copied into packs; otherwise the row has the address, and the object may change.
+    copies: Annotated[bool, Field(alias="copy")] = False
+    #: What becomes of a record whose object does not exist: a dead letter, or the table waits for it.
+    missing: Literal["dead_letter", "wait"] = "dead_letter"
+
+    @field_validator("allow")
+    @classmethod
+    def _check_allow(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        for prefix in allow:
+            if "://" not in prefix or not prefix.endswith("/"):
+                raise ValueError(f"`{prefix}` is not the address of a folder, such as s3://uploads/")
+            address_of(prefix)
+        return allow
+
+
 class BlobSettings(BaseModel):
     """What the key holds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: The columns of bytes, each a path such as `lidar.points`.
-    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    columns: tuple[str, ...] = ()
     #: The folder or the bucket with the packs, outside of the table's location.
     store: str
     #: Objects of more bytes leave the row.
@@ -51,8 +75,26 @@ class BlobSettings(BaseModel):
     limit: Size = 1024 * MiB
     #: By column, the content types that its objects may have, such as `image/*`. Others become dead letters.
     types: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: By column of objects, the new column with what their headers contain.
+    extract: Mapping[str, str] = Field(default_factory=dict)
+    #: Columns with addresses of objects; None without any.
+    references: ReferenceSettings | None = None
     #: By column, a list of floats, what its vectors are.
     embeddings: Mapping[str, EmbeddingSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if not self.columns and self.references is None:
+            raise ValueError("name the columns with objects, `columns: [image]`, or `references`")
+        for column in self.extract:
+            if column not in self.columns:
+                raise ValueError(f"`extract` has `{column}`, which `columns` does not name")
+        return self
+
+    @property
+    def referring(self) -> tuple[str, ...]:
+        """The columns with addresses."""
+        return self.references.columns if self.references is not None else ()
 
     @field_validator("store")
     @classmethod

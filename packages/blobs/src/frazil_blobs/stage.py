@@ -13,6 +13,7 @@ import pyarrow as pa
 from frazil.errors import SpecError
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.process.program import Call, Expression, Field, Literal
+from frazil_blobs.extract import INFO
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
 from frazil_blobs.values import BLOB, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
@@ -24,26 +25,36 @@ def reshape(settings: BlobSettings, types: Mapping[str, pa.DataType]) -> dict[st
     Raises: SpecError for a column that has no bytes.
     """
     columns: dict[str, Expression] = {}
-    for text in settings.columns:
+    for text in (*settings.columns, *settings.referring):
         name, *inner = text.split(".")
+        member = "uri" if text in settings.referring else "inline"
         if name in types:  # Otherwise the table gets it with the first record that has it.
-            columns[name] = _reshaped(columns.get(name, Field(name, types[name])), tuple(inner), text)
+            columns[name] = _reshaped(columns.get(name, Field(name, types[name])), tuple(inner), text, member)
+    for name in settings.extract.values():
+        if name in types:
+            raise SpecError(
+                f"the records have a field `{name}`, the name of a column that `blobs.extract` makes",
+                remedy="choose another name under `extract`",
+            )
+        columns[name] = Literal(None, INFO)
     return columns
 
 
-def _reshaped(value: Expression, path: Path, text: str) -> Expression:
-    """Returns an expression with the bytes at a path in it as a struct. text: the whole path, for messages."""
+def _reshaped(value: Expression, path: Path, text: str, member: str) -> Expression:
+    """Returns an expression with what is at a path in it as the member of a struct. text: the whole path, for messages."""
     kind = value.type
     if not path:
         if is_blob(kind):
             return value
-        if kind != pa.binary():
+        if kind != BLOB.field(member).type:
+            is_bytes = member == "inline"
             raise SpecError(
-                f"`blobs` has the column `{text}`, which is {kind} and not bytes",
-                remedy=f"declare it, `columns: {{{text}: binary}}`, or take it out of `blobs.columns`",
+                f"`blobs` has the column `{text}`, which is {kind} and not {'bytes' if is_bytes else 'text'}",
+                remedy=f"declare it, `columns: {{{text}: {'binary' if is_bytes else 'string'}}}`, or take it out of `blobs`",
             )
-        nulls = {name: Literal(None, BLOB.field(name).type) for name in FIELDS[:-1]}
-        return _struct({**nulls, FIELDS[-1]: value}, text)
+        return _struct(
+            {name: value if name == member else Literal(None, BLOB.field(name).type) for name in FIELDS}, text
+        )
     if not pa.types.is_struct(kind) or kind.get_field_index(path[0]) < 0:
         if pa.types.is_struct(kind):
             return value  # The table gets it with the first record that has it.
@@ -54,8 +65,8 @@ def _reshaped(value: Expression, path: Path, text: str) -> Expression:
     members = {}
     for n in range(kind.num_fields):
         part = kind.field(n)
-        member: Expression = Call("GetStructField", (value,), part.type, (("ordinal", n),), f"{text}")
-        members[part.name] = _reshaped(member, path[1:], text) if part.name == path[0] else member
+        inside: Expression = Call("GetStructField", (value,), part.type, (("ordinal", n),), f"{text}")
+        members[part.name] = _reshaped(inside, path[1:], text, member) if part.name == path[0] else inside
     struct = _struct(members, text)
     is_null = Call("IsNull", (value,), pa.bool_(), (), f"{text} is null")
     return Call("If", (is_null, Literal(None, struct.type), struct), struct.type, (), text)
@@ -75,7 +86,7 @@ def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
     for text in settings.columns:
         name, *inner = text.split(".")
         array = columns.get(name)
-        blobs = None if array is None else _blobs_at(array, inner)
+        blobs = None if array is None else blobs_at(array, inner)
         if blobs is not None:
             refused += _refusals(settings, text, pa.compute.struct_field(blobs, "inline"))
     for name, embedding in settings.embeddings.items():
@@ -84,7 +95,7 @@ def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
     return StageResult(refused=refused)
 
 
-def _blobs_at(array: pa.Array, path: list[str]) -> pa.Array | None:
+def blobs_at(array: pa.Array, path: list[str]) -> pa.Array | None:
     """Returns the structs at a path inside of a column; None where it has none yet."""
     kind = array.type
     for name in path:
@@ -134,7 +145,7 @@ def _wrong_vectors(name: str, dimension: int, vectors: pa.Array) -> Iterator[Ref
 
 def plan(settings: BlobSettings) -> str:
     """Returns the line of `frazil plan`."""
-    columns, above = ", ".join(settings.columns), settings.above
+    columns, above = ", ".join((*settings.columns, *settings.referring)), settings.above
     return f"objects of {columns} above {above:,} bytes are in packs of {settings.pack / MiB:g} MiB in {settings.store}"
 
 
@@ -164,13 +175,20 @@ def _plain(address: str) -> str:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}"
 
 
+def move(settings: BlobSettings, folder: str) -> BlobSettings:
+    """Returns the settings of a copy of the table, whose packs are in a folder."""
+    return settings.model_copy(update={"store": folder})
+
+
 STAGE = StageKind(
     BlobSettings,
     run,
     plan,
+    refuse="frazil_blobs.incoming:refuse",
     reshape=reshape,
     open="frazil_blobs.packs:open_packs",
     check=check,
+    move=move,
     actions=("blobs_compact", "blobs_sweep"),
 )
 """The stage: its `run` looks at the objects only, and never changes one."""

@@ -115,7 +115,7 @@ def compact(action: Action, current: Round) -> Rewritten:
     if chosen:
         files = frozenset[str]().union(*(uses[uri].files for uri in chosen))
         options = {"rewrite-all": "true", "max-file-group-size-bytes": str(_GROUP_BYTES)}
-        stage = CopyPacks(settings.model_dump_json(), tuple(sorted(chosen)))
+        stage = CopyPacks(settings.model_dump_json(by_alias=True), tuple(sorted(chosen)))
         compaction = Compaction(options, files=files, stages=(stage,))
         rewritten = current.table_maintenance.compact(action.table, compaction, current.maintenance.transfer)
     if not rewritten.lost:

@@ -42,7 +42,12 @@ def is_blob(kind: pa.DataType) -> bool:
 
 def checksum_of(content: bytes) -> str:
     """Returns the checksum of bytes: CRC32C, which processors compute as fast as memory is read."""
-    return f"{_CRC}{google_crc32c.value(content):08x}"
+    return checksum_text(google_crc32c.value(content))
+
+
+def checksum_text(value: int) -> str:
+    """Returns a checksum as the struct has it."""
+    return f"{_CRC}{value:08x}"
 
 
 def is_intact(content: bytes, checksum: str | None) -> bool:

@@ -11,7 +11,7 @@ from pyiceberg.table import StaticTable
 
 from frazil_blobs import BlobDataset
 from frazil_blobs.references import all_packs
-from packages.blobs.tests.acceptance.scenes import COLUMNS, Scene
+from packages.blobs.tests.acceptance.scenes import COLUMNS, DIMENSION, Scene
 from tests.acceptance.pipelines import Pipeline
 
 
@@ -32,6 +32,9 @@ class SceneTable:
                 "columns": ["image", "clip", "lidar.points"],
                 "above": "2KiB",
                 "pack": "64KiB",
+                "extract": {"image": "picture", "lidar.points": "cloud"},
+                "embeddings": {"embedding": {"dimension": DIMENSION}},
+                "types": {"image": "image/png", "clip": "video/*"},
                 "store": self.objects.as_uri(),
             },
         )

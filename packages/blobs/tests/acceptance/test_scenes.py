@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil_blobs import BlobDataset, export_webdataset
+from frazil_blobs import BlobDataset, export_webdataset, search
 from packages.blobs.tests.acceptance.scene_tables import SceneTable, rows_of
 from packages.blobs.tests.acceptance.scenes import Scene
 from tests.acceptance.operator import Operator
@@ -33,6 +33,12 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
     assert table.samples() == rows_of(LEFT)
     assert table.samples(yesterday.snapshot_id) == rows_of(FIRST)
     assert table.verify("--all")[-1]["objects"] == sum(3 if scene.film else 2 for scene in LEFT)
+
+    rows = {row["id"]: row for row in table.opened().scan().to_arrow().to_pylist()}
+    assert [(rows[n]["picture"]["width"], rows[n]["cloud"]["points"]) for n in (1, 4)] == [(25, 700), (28, 10)]
+    nearest = search(table.opened(), LEFT[3].vector, 1, as_of=yesterday.snapshot_id)
+    assert nearest.column("version").to_pylist() == [1]
+    assert search(table.opened(), LEFT[3].vector, 1).column("id").to_pylist() == [3]
 
     dataset = BlobDataset(table.opened(), seed=7)
     assert len(dataset) == len(LEFT)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tasks.task_job import Job
 from frazil.process.program import Field, Program, Project
 from frazil.report import TaskReport
@@ -41,12 +41,12 @@ def table(folder: Path, columns: dict[str, str], blobs: Sequence[str], **setting
     source = target_of(folder, columns)
     types = {name: arrow_type(parse_type(word)) for name, word in columns.items()}
     reshaped = reshape(chosen, types)
-    expressions = {name: reshaped.get(name, Field(name, kind)) for name, kind in types.items()}
+    expressions = {**{name: Field(name, kind) for name, kind in types.items()}, **reshaped}
     output = tuple(Field(name, expression.type) for name, expression in expressions.items())
     program = Program((Project(tuple(expressions.items())),), output)
     ids = iter(range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + 1000))
     schema = new_schema((field.name, iceberg_type(field.type, ids)) for field in output)
-    stages = (PackageStage("blobs", chosen.model_dump_json()),)
+    stages = (PackageStage("blobs", chosen.model_dump_json(by_alias=True)),)
     return target_of(folder, {}, query=TableQuery(source, program), stages=stages).with_schema(schema)
 
 
@@ -153,8 +153,12 @@ def test_packs_inside_of_the_table_are_refused_until_they_are_elsewhere(tmp_path
 def test_a_column_without_bytes_is_refused_until_it_is_declared(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="`blobs` has the column `image`, which is string and not bytes") as caught:
         table(tmp_path, {"id": "long", "image": "string"}, ["image"])
-    assert caught.value.remedy == "declare it, `columns: {image: binary}`, or take it out of `blobs.columns`"
+    assert caught.value.remedy == "declare it, `columns: {image: binary}`, or take it out of `blobs`"
     table(tmp_path, {"id": "long", "image": "binary"}, ["image"])
+    _, references = uploads(tmp_path)
+    with pytest.raises(SpecError, match="`blobs` has the column `file`, which is binary and not text") as caught:
+        table(tmp_path, {"id": "long", "file": "binary"}, [], references=references)
+    assert caught.value.remedy == "declare it, `columns: {file: string}`, or take it out of `blobs`"
     with pytest.raises(SpecError, match="what is around it is list<element: binary> and not a struct") as caught:
         table(tmp_path, {"id": "long", "images": "list<binary>"}, ["images.element"])
     assert caught.value.remedy == "name a column of bytes, or one in structs alone"
@@ -172,3 +176,68 @@ def test_vectors_that_are_not_those_of_the_model_are_bad_records(tmp_path: Path)
     with pytest.raises(SpecError, match="has the column `v`, which is string") as caught:
         read_rows(table(tmp_path, {**columns, "v": "string"}, ["image"], **settings), {"id": 1, "v": "1, 2, 3"})
     assert caught.value.remedy == "declare it, `columns: {v: list<float>}`"
+
+
+def uploads(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder that others store objects in, and the settings that allow it."""
+    place = folder / "uploads"
+    place.mkdir()
+    (place / "a.png").write_bytes(PNG)
+    (place / "small.pdf").write_bytes(SMALL)
+    (folder / "secret.png").write_bytes(PNG)
+    return place, {"columns": ["file"], "allow": [f"{place.as_uri()}/"]}
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_an_address_leads_to_an_object_or_its_record_is_bad(tmp_path: Path, copies: bool) -> None:
+    place, references = uploads(tmp_path)
+    (place / "link.png").symlink_to(tmp_path / "secret.png")
+    columns = {"id": "long", "file": "string"}
+    target = table(tmp_path, columns, [], references={**references, "copy": copies})
+    good = [{"id": n, "file": (place / name).as_uri()} for n, name in enumerate(("a.png", "small.pdf"))]
+    rows = rows_of(read_rows(target, *good, {"id": 2}))
+    blobs = rows.column("file").to_pylist()
+    assert [blob and (blob["content_type"], blob["size"]) for blob in blobs] == [
+        ("image/png", len(PNG)),
+        ("application/pdf", len(SMALL)),
+        None,
+    ]
+    assert blobs[0]["checksum"].partition(":")[0] == ("CRC32C" if copies else "ETAG")
+    assert len(packs_in(tmp_path)) == copies
+    if copies:
+        (place / "a.png").unlink()
+    assert read(rows.column("file")).to_pylist() == [PNG, SMALL, None]
+
+    tricks = (
+        f"{place.as_uri()}/../secret.png",
+        (place / "link.png").as_uri(),
+        (tmp_path / "secret.png").as_uri(),
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data/",
+        "s3://other/a.png",
+    )
+    bad = read_rows(target, *({"id": n, "file": uri} for n, uri in enumerate(tricks))).bad_records
+    reason = "blobs: the address is not below a folder of `blobs.references.allow`"
+    assert [(record.offset, record.path, record.reason) for record in bad.first] == [
+        (n, "file", reason) for n in range(len(tricks))
+    ]
+    [missing] = read_rows(target, {"id": 1, "file": (place / "none.png").as_uri()}).bad_records.first
+    assert missing.reason == "blobs: no object is at the address"
+
+
+def test_a_table_waits_for_an_object_where_it_is_told_to(tmp_path: Path) -> None:
+    place, references = uploads(tmp_path)
+    target = table(tmp_path, {"id": "long", "file": "string"}, [], references={**references, "missing": "wait"})
+    with pytest.raises(UnavailableError, match="the object of a record does not exist yet, column=file"):
+        read_rows(target, {"id": 1, "file": (place / "later.png").as_uri()})
+
+
+def test_what_an_address_leads_to_is_judged_as_bytes_of_a_record_are(tmp_path: Path) -> None:
+    place, references = uploads(tmp_path)
+    settings = {"references": references, "types": {"file": "image/*"}, "limit": "1kB"}
+    target = table(tmp_path, {"id": "long", "file": "string"}, [], **settings)
+    rows = [{"id": n, "file": (place / name).as_uri()} for n, name in enumerate(("a.png", "small.pdf"))]
+    assert [record.reason for record in read_rows(target, *rows).bad_records.first] == [
+        "blobs: the object is larger than `blobs.limit`, 1,000 bytes",
+        "blobs: the bytes are application/pdf, and `blobs.types` has image/*",
+    ]

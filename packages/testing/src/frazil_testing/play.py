@@ -23,6 +23,7 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.plugins.stages import STAGES
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec, Start, TableSpec, TopicSelector
 from frazil.spec.settings import ValueSpec
@@ -288,19 +289,27 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
     """
     topics = sorted(topics)
 
+    def reads(table: TableSpec) -> bool:
+        return any(selector.matches(topic) for selector in table.source.topics for topic in topics)
+
     def begun(table: TableSpec) -> TableSpec:
         dead_letters = table.bad_records.dead_letters.model_copy(update={"topic": None})
-        return table.model_copy(update={"start": Start(), "dead_letters": dead_letters})
+        stages = tuple(
+            (name, STAGES.get(name).call("move", settings, settings, f"{folder.as_uri()}/beside"))
+            for name, settings in table.stages
+        )
+        return table.model_copy(update={"start": Start(), "dead_letters": dead_letters, "stages": stages})
 
     selectors = [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for topic in topics:
         if not any(selector.matches(topic) for selector in selectors):
             names = [selector.literal for selector in selectors if selector.literal]
             raise SpecError(f"no table reads the topic `{topic}`", remedy=advice(topic, names), where=where)
-    spec = spec.reading(topics)
     return spec.model_copy(
         update={
-            "tables": tuple(map(begun, spec.tables)),
+            "tables": tuple(map(begun, filter(reads, spec.tables))),
+            "routes": tuple(filter(reads, spec.routes)),
+            "topics": tuple(s for s in spec.selected.topics if any(map(s.matches, topics))),
             "follows_topic_keys": False,
             "state_dir": folder,
             "ha": None,

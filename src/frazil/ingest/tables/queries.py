@@ -476,13 +476,13 @@ def _reshaped(query: Query, stage: TableStage) -> Query:
     reshaped = stage.after_query({field.name: field.type for field in program.output})
     if not reshaped:
         return query
-    project = Project(tuple((field.name, reshaped.get(field.name, field)) for field in program.output), True)
+    of_query = {field.name: field for field in program.output}
+    project = Project(tuple({**of_query, **reshaped}.items()), True)
     output = tuple(Field(name, expression.type) for name, expression in project.columns)
     ids = itertools.count(FIRST_PLACEHOLDER_ID)
-    columns = tuple(
-        replace(column, type=iceberg_type(reshaped[column.name].type, ids)) if column.name in reshaped else column
-        for column in query.columns
-    )
+    types = {name: iceberg_type(expression.type, ids) for name, expression in reshaped.items()}
+    columns = tuple(replace(column, type=types.pop(column.name, column.type)) for column in query.columns)
+    columns += tuple(Column(name, kind, False, frozenset()) for name, kind in types.items())
     return replace(query, columns=columns, program=replace(program, stages=(*program.stages, project), output=output))
 
 
