@@ -4,7 +4,8 @@ import duckdb
 
 duckdb.sql("INSTALL iceberg; LOAD iceberg;")
 duckdb.sql("""
-    CREATE SECRET (TYPE s3, KEY_ID 'frazil', SECRET 'frazil-secret', ENDPOINT 'store:7070', URL_STYLE 'path', USE_SSL false)
+    CREATE SECRET (TYPE s3, KEY_ID 'frazil', SECRET 'frazil-secret', REGION 'us-east-1',
+                   ENDPOINT 'store:7070', URL_STYLE 'path', USE_SSL false)
 """)
 duckdb.sql("ATTACH 'warehouse' AS lake (TYPE iceberg, ENDPOINT 'http://catalog:8181', AUTHORIZATION_TYPE 'none')")
 duckdb.sql("""
