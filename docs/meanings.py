@@ -113,16 +113,16 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "event-times": (
         "JSON: topic → partition → microseconds",
-        "Of a table with [`late`](../guides/aggregate.md#late-records): the greatest time of the records of each partition,"
+        "In a table with [`late`](../guides/aggregate.md#late-records), the greatest time of the records of each partition,"
         " which decides which of its next records are late. Absent before the first record.",
     ),
     "event-time": (
         "microseconds",
-        "Of a table with `late`: the time that all partitions with records have reached. It never goes back.",
+        "In a table with `late`, the time that all partitions with records have reached. It never goes back.",
     ),
     "windows-complete-to": (
         "microseconds",
-        "Of a table with `late`: windows that end up to this time do not change any more: `event-time` less `late`.",
+        "In a table with `late`, windows that end up to this time do not change any more: `event-time` less `late`.",
     ),
 }
 

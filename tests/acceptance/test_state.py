@@ -287,3 +287,4 @@ def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_proc
         pipeline.check_readers(table.table)
     dropped = pipeline.summary(tables[2].table, "balance")
     assert dropped["dropped"]["duplicate"] > 0
+    assert pipeline.command("verify", tables[3].table)["tables"][tables[3].table]["equal"]

@@ -1,4 +1,8 @@
-"""The tutorials, followed as they are written: every command runs, and prints what the page shows."""
+"""The tutorials, followed as they are written: every command runs, and prints what the page shows.
+
+In time, the quickstart and the clicks are followed; test_loop.py reads topics by the hundred, test_registry.py schemas that
+change, test_upserts.py changes of Debezium, and packages/migrate/tests/acceptance/test_adopt.py takes tables over.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +94,7 @@ def test_tables_of_postgresql_equal_their_source_by_way_of_debezium(broker: Embe
         postgres.close()
 
 
-@pytest.mark.slow  # Tables of a real sink are taken over in test_adopt.py; here its configuration comes from the page.
+@pytest.mark.slow  # Tables of a real sink are taken over elsewhere; here its configuration comes from the page.
 def test_a_sink_is_replaced_in_its_table(broker: EmbeddedBroker, tmp_path: Path) -> None:
     worker = IcebergSink(tmp_path, broker.bootstrap_servers, "orders", "shop.orders")
     worker.start(is_idle=True)

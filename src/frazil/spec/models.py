@@ -390,19 +390,6 @@ class PipelineSpec(
         """The compacted topic with the keys of topics, for brokers that refuse keys that they do not know."""
         return f"frazil-{self.pipeline}-topics"
 
-    def reading(self, topics: Collection[str]) -> Self:
-        """The pipeline with what reads some of these topics alone."""
-
-        def reads(table: TableSpec) -> bool:
-            return any(selector.matches(topic) for selector in table.source.topics for topic in topics)
-
-        update = {
-            "tables": tuple(filter(reads, self.tables)),
-            "routes": tuple(filter(reads, self.routes)),
-            "topics": tuple(s for s in self.selected.topics if any(map(s.matches, topics))),
-        }
-        return self.model_copy(update=update)
-
     def table_for(self, topic: str) -> TableSpec:
         """The table of `topic`, which the pipeline's own `topics` select: `<namespace>.<topic>`, with defaults."""
         name = f"{self.selected.namespace}.{topic}"

@@ -289,6 +289,9 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
     """
     topics = sorted(topics)
 
+    def reads(table: TableSpec) -> bool:
+        return any(selector.matches(topic) for selector in table.source.topics for topic in topics)
+
     def begun(table: TableSpec) -> TableSpec:
         dead_letters = table.bad_records.dead_letters.model_copy(update={"topic": None})
         stages = tuple(
@@ -302,10 +305,11 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
         if not any(selector.matches(topic) for selector in selectors):
             names = [selector.literal for selector in selectors if selector.literal]
             raise SpecError(f"no table reads the topic `{topic}`", remedy=advice(topic, names), where=where)
-    spec = spec.reading(topics)
     return spec.model_copy(
         update={
-            "tables": tuple(map(begun, spec.tables)),
+            "tables": tuple(map(begun, filter(reads, spec.tables))),
+            "routes": tuple(filter(reads, spec.routes)),
+            "topics": tuple(s for s in spec.selected.topics if any(map(s.matches, topics))),
             "follows_topic_keys": False,
             "state_dir": folder,
             "ha": None,

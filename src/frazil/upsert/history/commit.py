@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import PrimitiveType, TimestamptzType
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.catalog.scans import Scan
+from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import SpecError
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, as_written, one_array
@@ -27,6 +28,7 @@ from frazil.upsert.history.event_rows import Events, load_events
 from frazil.upsert.history.times import TIME, as_times, micros
 from frazil.upsert.lookup.delete_files import bits_of, write_deletes
 from frazil.upsert.lookup.live_rows import read_columns, retain_live_files
+from frazil.upsert.lookup.pruning import bounds_of, null_count_of
 from frazil.upsert.lookup.search import Found, Hits, find_rows
 from frazil.write.target import NO_ID, TableTarget, has_lineage, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter
@@ -70,12 +72,13 @@ def _resolve(
     """Finds the versions that are replaced, and writes their deletes and the new versions into `attempt`."""
     assert target.changes is not None
     retain_live_files(state.name, scan.files)
-    live_rows = find_rows(target, scan.files, events.keys.keys, target.changes.paths)
+    files = _may_be_affected(target, scan.files, events)
+    live_rows = find_rows(target, files, events.keys.keys, target.changes.paths)
     if judge is not None:
         every = np.arange(len(events.keys))
         latest = LatestChanges(every, np.zeros(every.size, np.bool_), every, every)
         events = events.only(~judge(events.keys, latest, live_rows))
-    stored = _read_stored(target, live_rows)
+    stored = _read_stored(target, live_rows, events)
     versions, late_count = _applied(target, stored, events)
     is_left = np.zeros(stored.keys.size, np.bool_)
     is_left[versions.homes[versions.are_kept]] = True
@@ -113,46 +116,76 @@ class _Stored:
     hits: Sequence[tuple[Hits, Ints]]
 
 
-def _read_stored(target: TableTarget, live_rows: Found) -> _Stored:
-    """Returns the versions of keys in the table.
+def _read_stored(target: TableTarget, live_rows: Found, events: Events) -> _Stored:
+    """Returns the versions of keys in the table that the changes may affect: those that have not ended before the first
+    change of their key.
 
     Raises: OSError where the store fails; SpecError where a row is not a version.
     """
     changes = target.changes
     assert changes is not None
     assert changes.history is not None
-    names = [changes.history.valid_from, changes.history.valid_to, *tracked_columns(target)]
-    names += [changes.order_by] if changes.order_by else []
-    pieces = [read_columns(target, hits.file, [(name,) for name in names], hits.rows) for hits in live_rows.hits]
+    firsts = np.full(len(events.keys), OPEN)
+    np.minimum.at(firsts, events.codes, events.times)
+    starts, ends, hits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
+    for in_file in live_rows.hits:
+        began, ended = _times_of(target, in_file)
+        is_affected = ended >= firsts[in_file.keys]
+        if is_affected.any():
+            hits.append(in_file.only(is_affected))
+            starts.append(began[is_affected])
+            ends.append(ended[is_affected])
+    names = [*tracked_columns(target), *([changes.order_by] if changes.order_by else [])]
+    pieces = [read_columns(target, hit.file, [(name,) for name in names], hit.rows) for hit in hits]
     kinds = [target.arrow_schema.field(name).type for name in names]
-    columns = [pa.concat_arrays([pa.nulls(0, kind), *parts]) for kind, *parts in zip(kinds, *pieces, strict=True)]
-    times, until = as_times(columns[0]), as_times(columns[1])
-    if times is None or until is None or times.null_count:
-        raise SpecError(
-            f"the table has rows without a time in `{changes.history.valid_from}`: they are not versions",
-            remedy="give the history a table of its own, or drop the table, so that it is created again from the topic",
-            where=target.name,
-        )
-    starts, keys = micros(times, 0), live_rows.keys()
-    order = np.lexsort((starts, keys))
+    columns = [pa.concat_arrays([pa.nulls(0, kind), *(piece[n] for piece in pieces)]) for n, kind in enumerate(kinds)]
+    keys, start, end = Found(hits).keys(), np.concatenate(starts), np.concatenate(ends)
+    order = np.lexsort((start, keys))
     at, numbers = pa.array(order), np.empty(order.size, np.int64)
     numbers[order] = np.arange(order.size)
-    cuts = np.cumsum([hits.rows.size for hits in live_rows.hits])[:-1]
-    starts, ends = starts[order], micros(until, int(OPEN))[order]
-    lasts = starts
+    start, end = start[order], end[order]
+    last = start
     if changes.order_by:
         ordered = as_times(columns.pop())
         assert ordered is not None
-        lasts = micros(ordered, int(np.iinfo(np.int64).min))[order]
-        lasts = np.where((lasts > starts) & (lasts < ends), lasts, starts)
-    return _Stored(
-        keys[order],
-        starts,
-        ends,
-        lasts,
-        [column.take(at) for column in columns[2:]],
-        list(zip(live_rows.hits, np.split(numbers, cuts), strict=False)),
-    )
+        last = micros(ordered, int(np.iinfo(np.int64).min))[order]
+        last = np.where((last > start) & (last < end), last, start)
+    cuts = np.cumsum([hit.rows.size for hit in hits])[:-1]
+    tracked = [column.take(at) for column in columns]
+    return _Stored(keys[order], start, end, last, tracked, list(zip(hits, np.split(numbers, cuts), strict=False)))
+
+
+def _times_of(target: TableTarget, hits: Hits) -> tuple[Ints, Ints]:
+    """Returns when versions begin and end, in microseconds."""
+    assert target.changes is not None
+    history = target.changes.history
+    assert history is not None
+    columns = read_columns(target, hits.file, [(history.valid_from,), (history.valid_to,)], hits.rows)
+    times, until = (as_times(column) for column in columns)
+    if times is None or until is None or times.null_count:
+        raise SpecError(
+            f"the table has rows without a time in `{history.valid_from}`: they are not versions",
+            remedy="give the history a table of its own, or drop the table, so that it is created again from the topic",
+            where=target.name,
+        )
+    return micros(times, 0), micros(until, int(OPEN))
+
+
+def _may_be_affected(target: TableTarget, files: Sequence[LiveFile], events: Events) -> list[LiveFile]:
+    """Returns the files that may have a version which has not ended before the first change, by their bounds."""
+    assert target.changes is not None
+    history = target.changes.history
+    assert history is not None
+    field = next((field for field in target.schema.fields if field.name == history.valid_to), None)
+    if field is None or not events.times.size or not isinstance(field.field_type, TimestamptzType):
+        return list(files)
+    first, field_id, kind = int(events.times.min()), field.field_id, field.field_type
+    return [file for file in files if null_count_of(file, field_id) != 0 or _ends_from(file, field_id, kind, first)]
+
+
+def _ends_from(file: LiveFile, field_id: int, kind: PrimitiveType, first: int) -> bool:
+    _, upper = bounds_of(file, field_id, kind)
+    return upper is None or upper >= first
 
 
 def _applied(target: TableTarget, stored: _Stored, events: Events) -> tuple[Versions, int]:

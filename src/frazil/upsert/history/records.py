@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.schema.arrow import Bools
-from frazil.stages.changes import TRUNCATE, Changes, ReadRecords
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.upsert.history.times import TIME, as_times
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.target import TableTarget
@@ -35,8 +34,7 @@ def take_times(target: TableTarget, read: ReadRecords, changes: Changes) -> Chan
         name = target.fields[n].name
         reason = _NO_VALUE.format(name)
         mismatches += refuse(changes, lacks, name, ErrorClass.UNAVAILABLE_VALUE, reason, read.limit)
-    is_truncate: Bools = np.asarray(changes.ops == TRUNCATE)
-    mismatches += refuse(changes, is_truncate, "", ErrorClass.UNKNOWN_OPERATION, _TRUNCATE, read.limit)
+    mismatches += refuse(changes, ~changes.have_keys, "", ErrorClass.UNKNOWN_OPERATION, _TRUNCATE, read.limit)
     lacks = np.asarray(own["valid_from"].is_null())
     mismatches += refuse(changes, lacks, "", ErrorClass.NO_ORDER_VALUE, _NO_TIME, read.limit)
     decoded = changes.decoded.refusing(changes.decoded.refused, mismatches, read.limit)

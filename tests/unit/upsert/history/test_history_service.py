@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from frazil.catalog.scans import LiveFile
 from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.target import target_of
+from frazil.upsert.commit import transfer_deletes
+from frazil.upsert.lookup.delete_files import read_deletes
+from frazil.write.write import FileWriter
 from tests.unit.upsert.history.versions import Kept
 
 _PLAIN = "mode: history, key_columns: [k], key: {format: json}"
@@ -237,3 +243,32 @@ def test_a_version_is_identified_by_its_key_and_its_start(tmp_path: Path) -> Non
     assert state is not None
     names = [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids]
     assert names == ["k", "valid_from"]
+
+
+def test_a_version_that_is_closed_during_a_compaction_is_found_in_the_new_file(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, f"{_PLAIN}, format_version: 3")
+    kept.put_at(1, {"k": 1, "v": "a"})
+    kept.put_at(2, {"k": 1, "v": "b"})
+    kept.catch_up()
+    before = kept.catalog.scan("n.t").files
+    kept.put_at(3, {"k": 1, "v": "c"})
+    target = target_of(kept.catch_up())
+    (path,) = (file.path for file in before)
+    now = [file for file in kept.catalog.scan("n.t").files if file.path == path]
+    writer = FileWriter(target)
+    writer.write(pq.read_table(path).select(target.arrow_schema.names).cast(target.arrow_schema)[::-1])
+    (compacted,) = (LiveFile(file.path, file.record_count, file.content) for file in writer.finish())
+    deletes = transfer_deletes(target, 3, before, now, [compacted])
+    assert deletes is not None
+    (row,) = read_deletes(target, compacted.path, tuple(deletes))
+    assert pq.read_table(compacted.path).slice(row, 1).to_pylist()[0]["v"] == "b"
+
+
+def test_files_of_versions_that_have_ended_before_are_not_read(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, f"{_PLAIN}, partition_by: [is_current]")
+    for number in range(1, 5):
+        kept.put_at(number, {"k": 1, "v": number})
+        table = kept.catch_up()
+    assert table.changes.resolved is not None
+    assert (table.changes.resolved.files, table.changes.resolved.inspected) == (5, 3)
+    assert kept.versions() == [(1, 1, 2, 1), (1, 2, 3, 2), (1, 3, 4, 3), (1, 4, None, 4)]
