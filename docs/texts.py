@@ -96,7 +96,9 @@ maintain`.
 A table with a [`branch`](../guides/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
 snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
 complete, and `publish-id` a UUID that identifies the change after a lost response. `frazil.<pipeline>.publish-held` is
-why nothing is published by schedule.
+why nothing is published by schedule. A table of a [group](../guides/publish-together.md) has
+`published-generation`, the number of the publish that main is of, and `published-plan`, the snapshots of all tables of
+the group in it, as JSON.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../guides/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
@@ -281,7 +283,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "atomic": (
         "tables.&lt;name&gt;.atomic",
-        "The long form of `transaction` ([how](../guides/cdc.md#whole-transactions)).",
+        "The long form of `transaction` ([how](../guides/transactions.md#whole-transactions)).",
     ),
     "late": (
         "tables.&lt;name&gt;.late",

@@ -27,12 +27,15 @@ def test_which_answers_hold(jvm: Jvm, tmp_path: Path) -> None:
         "null of many": "select if(x < 1500, true, null) from (select explode(sequence(1, 1500)) x)",
         "null": "select cast(null as boolean)",
         "no row": "select true from published",
+        "change": f"with new as (select 1L id) insert into {TABLE} select id from new",
+        "end": "select count(*) = 3 from candidate;",
         "rows": "select id from candidate where id > 1",
         "unknown column": "select count(*) = 0 from candidate where amount < 0",
     }
     failures = SparkAudits(catalog, jvm.session).run(TABLE, head_of(catalog), None, list(queries.items()))
     reasons = {failure.name: failure.reason for failure in failures}
     assert reasons.pop("unknown column").startswith("the query fails: [UNRESOLVED_COLUMN")
+    assert reasons.pop("change").startswith("the query fails: [PARSE_SYNTAX_ERROR]")
     assert reasons == {
         "one row of many": "the query returns false",
         "null of many": "the query returns null",

@@ -11,8 +11,6 @@ import pytest
 
 from frazil.catalog.branches_port import MOVE_ID, Branches, BranchMove, Tag
 from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import key
 from frazil.clock import new_id
@@ -20,10 +18,13 @@ from frazil.errors import ConflictError, SpecError
 from frazil.publish.position import find_position
 from frazil.runtime.jvm import Jvm
 from frazil.types import MAIN, Progress, RowDelta
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
 from tests.contracts.catalogs import IcebergLake, Lake
-from tests.contracts.tables import TABLE, commit_of, create, files_of, head_of, load, paths, plain
+from tests.contracts.tables import SCHEMA, TABLE, commit_of, create, files_of, head_of, load, paths, plain
 
 BRANCH = "ingest"
+OTHER = f"{TABLE}_b"
 
 
 def on_branch(lake: Lake) -> Catalog:
@@ -203,6 +204,32 @@ def test_a_move_whose_answer_was_lost_is_judged_by_the_table(lake: Lake, point: 
     assert (outcome is None) == has_landed
     publish(catalog)
     assert main_of(lake) == [1, 2]
+
+
+def test_two_tables_are_moved_together_with_their_tags(lake: Lake) -> None:
+    catalog = on_branch(lake)
+    catalog.create(OTHER, catalog.create(TABLE, SCHEMA, {}, 2).schema, {}, 2)
+    moves = []
+    for name in (TABLE, OTHER):
+        state = catalog.load(name)
+        assert state is not None
+        catalog.commit(replace(commit_of(load(catalog), 5), table=name, expected=state.progress))
+        head = catalog.load(name)
+        assert head is not None
+        assert head.head_id is not None
+        tags = {"pub-2": Tag(head.head_id, 60_000)}
+        moves.append(
+            BranchMove(name, MAIN, None, head.head_id, "together", tags=tags, dropped_tags=frozenset({"pub-1"}))
+        )
+    branches = branches_of(catalog)
+    branches.move(replace(moves[0], branch=None, tags={"pub-1": moves[0].tags["pub-2"]}, id="before"))
+    branches.move_together(moves)
+    for name in (TABLE, OTHER):
+        metadata = branches.metadata(name)
+        assert metadata is not None
+        assert metadata.refs.keys() == {MAIN, "pub-2"}
+    with pytest.raises(ConflictError, match="was moved in the meantime"):
+        branches.move_together([replace(move, id="later") for move in moves])
 
 
 def _outcome(act: Callable[[], None]) -> Exception | None:

@@ -47,12 +47,17 @@ class Shop:
     def __init__(self, broker: EmbeddedBroker, folder: Path, **settings: Any) -> None:
         self.folder, self.topic, self.port = folder, new_id(), free_port()
         self._servers = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": self._servers})
-        for created in admin.create_topics([NewTopic(self.topic, 2)]).values():
-            created.result(20)
+        self.topic_of(self.topic)
         self._producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
         columns = {"id": "long", "amount": "double"}
         self.table = {"topic": self.topic, "columns": columns, "branch": "ingest", **settings}
+
+    def topic_of(self, name: str) -> str:
+        """Makes a topic; its name."""
+        admin = AdminClient({"bootstrap.servers": self._servers})
+        for created in admin.create_topics([NewTopic(name, 2)]).values():
+            created.result(20)
+        return name
 
     def pipeline(self, **environment: str) -> Pipeline:
         document = {
@@ -135,6 +140,8 @@ def test_what_does_not_pass_is_ingested_and_not_seen(broker: EmbeddedBroker, tmp
         assert any(line.startswith("frazil_publish_held{") and line.endswith(" 1") for line in shop.metrics())
         assert shop.seen() == [1, 2]
         running.stop()
+    done, document = pipeline.command("replay", TABLE, "--to", shop.topic_of(new_id()))
+    assert (done.returncode, document["records"]) == (0, 2)
     done, document = pipeline.command("status")
     assert (done.returncode, document["tables"][TABLE]["publishing"]["state"]) == (4, "held")
     done, document = pipeline.command("publish", TABLE)

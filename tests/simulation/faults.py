@@ -10,7 +10,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import NamedAppend, Replacement, Rewrite, TableSize, TableState
+from frazil.catalog.port import Catalog, NamedAppend, Replacement, Rewrite, TableSize, TableState
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
@@ -18,11 +18,11 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.plan import read_once
 from frazil.ingest.tasks.isolate import Found
 from frazil.ingest.tasks.task_job import Job
-from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport
-from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, OffsetRange, Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import MemoryCatalog, MemoryJobs, MemorySource
 
 
 class CrashError(BaseException):
@@ -134,6 +134,9 @@ class UnsureCatalog:
         if found is not None:
             self._known[table] = found.uuid
         return found
+
+    def on_main(self, table: str) -> Catalog:
+        return self._catalog.on_main(table)
 
     def size(self, table: str) -> TableSize:
         return self._catalog.size(table)

@@ -15,13 +15,13 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.leadership import Leadership
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import Queries
-from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
 from frazil.spec.models import TableSpec
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 from tests.simulation.tables import REPORTED
 

@@ -44,6 +44,7 @@ from frazil.ingest.loop.leadership import Leadership, LeadershipState
 from frazil.ingest.loop.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.loop.service import Service
 from frazil.ingest.loop.topics import tolerate_empty_patterns
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
@@ -107,9 +108,11 @@ def run(
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
-        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up)
+        cuts = Cuts(clock)
+        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
+            cuts=cuts,
             on_batch_end=partial(_end_batch, observers, Garbage(clock)),
         )
         leadership = open_leadership(spec, run_id, clock)
@@ -134,7 +137,7 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
-            publishing.run_last(lambda: stopping.is_set)
+            publishing.run_last(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:
@@ -172,13 +175,11 @@ def _services(
 
 
 def _beside(
-    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool
+    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool, cuts: Cuts
 ) -> tuple[MaintenanceScheduler, PublishSchedule]:
     """Returns what maintains and what publishes the tables beside ingestion."""
     clock = SystemClock()
-    publishing = PublishSchedule(
-        partial(open_publisher, jvm, spec), clock, running.reload, has_thread=not until_caught_up
-    )
+    publishing = PublishSchedule(partial(open_publisher, jvm, spec), clock, running.reload, not until_caught_up, cuts)
     maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
     runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
     return MaintenanceScheduler(runner, clock, running.reload), publishing
@@ -384,7 +385,7 @@ def _words(table: Table) -> str:
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
     held = held_back(table.offsets.open_transactions)
     waiting = f"; {held.message} ({held.where})" if held is not None else ""
-    reason = f"; {table.status.reason}" if table.offsets.is_without_rows and table.is_first else ""
+    reason = f"; {table.status.reason}" if table.offsets.search.is_without_rows and table.is_first else ""
     return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}{waiting}{reason}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class BranchMove:
     #: This pipeline's own properties of the table, without their prefix; None removes one.
     marks: Mapping[str, str | None] = field(default_factory=dict)
     tags: Mapping[str, Tag] = field(default_factory=dict)
+    #: Tags that are removed.
+    dropped_tags: frozenset[str] = frozenset()
     #: The branch that must have the new snapshot; None: it may be on any or none.
     source: str | None = None
 
@@ -54,6 +56,13 @@ class Branches(Protocol):
         Raises: ConflictError where the branch has another snapshot than `expected`, or the table or the branch `source` does
         not have the new one any more: the caller decides again. UnavailableError where the outcome is unknown: a change that
         lands later is refused once the branch has another snapshot than `expected`.
+        """
+
+    def move_together(self, moves: Sequence[BranchMove]) -> None:
+        """Commits changes of several tables in one commit, where the catalog has such commits; otherwise one after another,
+        in this order.
+
+        Raises: as `move`. Of one commit all changes have landed, or none; otherwise the first of them may have.
         """
 
 

@@ -190,6 +190,9 @@ class Catalog(Protocol):
         Raises: SpecError where it has a column of a type that cannot be written.
         """
 
+    def on_main(self, table: str) -> Catalog:
+        """Returns a catalog to read the table as its readers see it, at main; this one for a table without a branch."""
+
     def size(self, table: str) -> TableSize:
         """Returns the size of the newest snapshot, from its summary."""
 

@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 
 from frazil.types import (
     Balance,
+    DerivedTable,
     LastDelete,
     PendingDeadLetters,
     Progress,
-    RoutedTable,
     Watermark,
     as_json,
     dump_offsets,
@@ -94,7 +94,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
     of_some_tables = {
         "last-truncate": progress.emptied,
         "last-deletes": _dump_last_deletes(progress.last_deletes),
-        "routed-tables": _dump_routed(progress.routed),
+        "routed-tables": _dump_derived(progress.derived),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
         "expectations": as_json(dict(progress.findings)) if progress.findings else "",
@@ -138,7 +138,7 @@ def from_summary(
         places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
         emptied=summary.get(key(pipeline, "last-truncate"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
-        routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
+        derived=_load_derived(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
         findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
@@ -174,18 +174,18 @@ def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
     return tuple(LastDelete(topic, p, *last) for topic, partitions in topics.items() for p, last in partitions.items())
 
 
-def _dump_routed(tables: Iterable[RoutedTable]) -> str:
+def _dump_derived(tables: Iterable[DerivedTable]) -> str:
     """Returns the tables as JSON, those that begin at the same offsets together: the offsets are the longest part."""
     by_start: dict[str, dict[str, tuple[str, ...]]] = {}
     for table in tables:
         by_start.setdefault(dump_offsets(table.start), {})[table.name] = table.values
-    routed = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
-    return as_json(routed) if routed else ""
+    derived = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
+    return as_json(derived) if derived else ""
 
 
-def _load_routed(text: str) -> tuple[RoutedTable, ...]:
+def _load_derived(text: str) -> tuple[DerivedTable, ...]:
     return tuple(
-        RoutedTable(name, tuple(values), load_offsets(as_json(together["from"])))
+        DerivedTable(name, tuple(values), load_offsets(as_json(together["from"])))
         for together in json.loads(text)
         for name, values in together["tables"].items()
     )

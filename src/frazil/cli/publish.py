@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -27,7 +27,8 @@ from frazil.ops.audit import record_command
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
 from frazil.publish.audits import NO_AUDITS
-from frazil.publish.publisher import Publisher
+from frazil.publish.groups import GroupPublisher
+from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import PublishReport
 from frazil.publish.schedule import published_table
 from frazil.runtime.connect import running_jvm
@@ -74,7 +75,9 @@ def publish(
     if not has_catalog(spec):
         raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
     target = published_table(own)
-    needs_spark = bool(target.audits) and not (override or discard or to is not None)
+    group = _group_of(spec, target)
+    has_audits = any(member.audits for member in group or [target])
+    needs_spark = has_audits and not (override or discard or to is not None)
     with _opened(spec, needs_spark) as publisher:
         record_command(spec, "publish", table=table, override=override or None, discard=discard or None, to=to)
         if discard:
@@ -82,10 +85,11 @@ def publish(
             output.result({"pipeline": spec.pipeline, "table": table, **_of_discard(progress)}, _discard_text(table))
             return 0
         if to is not None:
-            report = publisher.publish_snapshot(table, to)
+            reports = {table: publisher.publish_snapshot(table, to)}
         else:
-            report = publisher.publish(target, "override" if override else "by hand")
-    output.result({"pipeline": spec.pipeline, "table": table, **to_json(report)}, "\n".join(_lines(table, report)))
+            reports = _published(publisher, target, group, "override" if override else "by hand")
+    report, lines = reports[table], [line for name, other in reports.items() for line in _lines(name, other)]
+    output.result({"pipeline": spec.pipeline, "table": table, **to_json(report)}, "\n".join(lines))
     return NOT_PUBLISHED if report.state in ("held", "diverged") else 0
 
 
@@ -115,6 +119,25 @@ def watermark_document(report: PublishReport) -> dict[str, Any]:
         "snapshot_id": report.snapshot_id,
         "published_ms": report.published_ms,
     }
+
+
+def _group_of(spec: PipelineSpec, target: Published) -> list[Published]:
+    """Returns the tables that are published together with a table, and the table; none without a group."""
+    if not target.group:
+        return []
+    tables = find_tables(spec, topics_for_reading(spec), known_state(spec), None)
+    return [table for table in map(published_table, (table.spec for table in tables)) if table.group == target.group]
+
+
+def _published(
+    publisher: Publisher, target: Published, group: list[Published], mode: Literal["by hand", "override"]
+) -> dict[str, PublishReport]:
+    """Publishes a table, or its group at the newest snapshots; returns what readers see."""
+    if not group:
+        return {target.name: publisher.publish(target, mode)}
+    reports = GroupPublisher(publisher, target.group).publish(group, mode=mode)
+    assert reports is not None
+    return reports
 
 
 def _find(spec: PipelineSpec, name: str) -> Any:

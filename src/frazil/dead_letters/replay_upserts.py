@@ -129,7 +129,8 @@ class UpsertReplay:
                 if needs.is_met:
                     kept, remaining = _divide(draft, places, records, changes)
                     of_change = pick(records, kept.records)
-                    changed_rows.take(topic, shape_rows(self._target, kept, of_change), kept, of_change)
+                    if kept.ops.size:
+                        changed_rows.take(topic, shape_rows(self._target, kept, of_change), kept, of_change)
                     draft.changes += draft.ranked(self._target, topic, kept, records)
                     draft.remaining += draft.ranked(self._target, topic, remaining, records)
             unread = [place for place in places_of(rows.filter(chosen)) if place in draft.unread]

@@ -9,6 +9,7 @@ from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries
 from frazil.ops.check import Finding, check_secrets, check_transport, failed
 from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
+from frazil.publish.audits import subquery
 from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides
@@ -62,7 +63,7 @@ def _problems(name: str, tried: str, errors: Iterable[SpecError]) -> Iterator[Fi
 
 def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
     """Yields what is wrong with the query of each table whatever fields its records have."""
-    for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))):
+    for table in spec.declared:
         if not (table.query.select or table.query.where or table.query.filter):
             continue
         name, tried = f"query {table.name}", "parsed its query and conditions"
@@ -85,7 +86,7 @@ def check_audits(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
         for audit, query in publish.audits if publish is not None else ():
             name, tried = f"audit {audit} of {table.name}", "parsed its query"
             try:
-                queries.parse(query)
+                queries.parse(subquery(query))
                 yield Finding(name, True, tried, "can be parsed")
             except SpecError as error:
                 remedy = f"correct `publish.audits.{audit}`: a query that fails keeps the table from its readers"

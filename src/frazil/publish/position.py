@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
+from frazil.catalog.port import TableState
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.types import MAIN, Offsets, Progress
@@ -63,23 +64,30 @@ class Position:
         return {name: number for name, number in counts.items() if number > 0}
 
 
-def find_position(metadata: TableMetadata, pipeline: str) -> Position:
-    """Returns the snapshots of the table's branch and of main."""
+def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None) -> Position:
+    """Returns the snapshots of the table's branch and of main. at: the snapshot of the branch that would be published; None:
+    the newest one.
+    """
     if metadata.branch == MAIN:
         published_id, candidate_id = metadata.head, None
     else:
         main = metadata.refs.get(MAIN)
-        published_id, candidate_id = main.snapshot if main is not None else None, metadata.head
+        published_id, candidate_id = main.snapshot if main is not None else None, at or metadata.head
     prefix = key(pipeline, "")
     marks = {name.removeprefix(prefix): text for name, text in metadata.properties.items() if name.startswith(prefix)}
     published, candidate = (progress_at(metadata, pipeline, number) for number in (published_id, candidate_id))
     is_own = published_id is not None and marks.get(PUBLISHED) == str(published_id)
-    is_ahead = _leads_to(metadata, published_id, candidate_id) or (
+    is_ahead = leads_to(metadata, published_id, candidate_id) or (
         is_own and _has_read(published.offsets, candidate.offsets)
     )
     moved_id = number(marks.get(PUBLISHED))
     is_set_back = published_id not in (None, moved_id) and any(s.id == published_id for s in metadata.line(moved_id))
     return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks)
+
+
+def is_published(state: TableState) -> bool:
+    """Returns whether readers of a table see all that its branch has."""
+    return state.head_id == state.main_id
 
 
 def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:
@@ -89,6 +97,28 @@ def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None)
         if progress is not None:
             return progress
     return Progress()
+
+
+def find_at(metadata: TableMetadata, pipeline: str, offsets: Offsets) -> int | None:
+    """Returns the newest snapshot of the branch whose progress is at these offsets, as far as it has the partitions; None
+    without one.
+    """
+    newest: int | None = None
+    for snapshot in metadata.ancestors():
+        newest = newest or snapshot.id
+        progress = from_summary(pipeline, snapshot.summary, snapshot.id, snapshot.at_ms)
+        if progress is not None and _is_at(progress.offsets, offsets):
+            return newest
+        newest = newest if progress is None else None
+    return None
+
+
+def _is_at(before: Offsets, offsets: Offsets) -> bool:
+    return all(
+        before.get(topic, {}).get(partition, offset) == offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    )
 
 
 def is_on_branch(metadata: TableMetadata, snapshot_id: int) -> bool:
@@ -108,7 +138,7 @@ def find_unread(metadata: TableMetadata, position: Position, pipeline: str) -> i
     return None
 
 
-def _leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:
+def leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:
     """Returns whether the snapshot `last` is `first` or descends from it; None: the table before its first snapshot."""
     return first is None or any(snapshot.id == first for snapshot in metadata.line(last))
 

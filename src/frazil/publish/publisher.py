@@ -6,7 +6,8 @@ be; two processes at a time are one compare-and-swap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
@@ -18,7 +19,7 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.publish.audits import Audit, Audits
+from frazil.publish.audits import NO_OTHERS, Audit, Audits
 from frazil.publish.position import (
     COMPLETE_TO,
     HELD,
@@ -48,16 +49,19 @@ class Published:
     #: As `StageSettings.withheld`: such rows are in the branch.
     withheld: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[TagSpec, ...] = ()
+    #: The name of its group; empty without one.
+    group: str = ""
 
 
 class Publisher:
     """Publishes tables of one pipeline."""
 
     def __init__(self, branches: Branches, audits: Audits, pipeline: str, clock: Clock) -> None:
-        self._branches = branches
+        self.branches = branches
         self._audits = audits
-        self._pipeline = pipeline
-        self._clock = clock
+        #: The pipeline whose tables are published.
+        self.pipeline = pipeline
+        self.clock = clock
         #: By table the snapshot whose audits are running: expiry keeps it.
         self.auditing: dict[str, int] = {}
 
@@ -68,33 +72,30 @@ class Publisher:
         Raises: ConflictError where another process moved main meanwhile; UnavailableError where a service does not answer,
         or the outcome is unknown.
         """
-        metadata = self._branches.metadata(table.name)
+        metadata = self.branches.metadata(table.name)
         if metadata is None:
             return PublishReport()
-        position = find_position(metadata, self._pipeline)
+        position = find_position(metadata, self.pipeline)
         report = report_of(position)
         if position.is_published and HELD not in position.marks:
             return report
-        if HELD in position.marks and mode == "scheduled":
-            return held_report(report, position.marks[HELD], table.name)
-        if position.is_set_back and mode == "scheduled":
-            return self._hold(report, position, table.name)
+        obstacle = self.obstacle(table.name, position, report, mode)
+        if obstacle is not None:
+            return obstacle
         if not position.is_ahead:
-            return _diverged(report, table.name)
+            return diverged(report, table.name)
         assert position.candidate_id is not None
         if last is not None and _is_known(last, report, position.candidate_id):
             return last
         failures: Sequence[FailedAudit] = ()
         if mode != "override" and not position.is_published:
-            failures = [*_withheld(table, position), *self._audited(table, position)]
-        report = replace(report, candidate_id=position.candidate_id, audited_ms=self._clock.now_ms())
+            with self.keeping({table.name: position.candidate_id}):
+                failures = [*withheld(table, position), *self.audited(table, position)]
+        report = replace(report, candidate_id=position.candidate_id, audited_ms=self.clock.now_ms())
         if failures:
-            names = ", ".join(f"`{failure.name}`" for failure in failures)
-            verb = "does" if len(failures) == 1 else "do"
-            remedy = HELD_REMEDY.replace("TABLE", table.name)
-            return replace(_held(report, f"{names} {verb} not hold", remedy), failed_audits=tuple(failures))
+            return held(report, failures, table.name)
         hit("publish.audited")
-        candidate, now_ms = position.candidate, self._clock.now_ms()
+        candidate, now_ms = position.candidate, self.clock.now_ms()
         tags = tags_of_publish(table.tags, position.published, candidate, position.candidate_id, now_ms)
         return self._move(table.name, position, position.candidate_id, candidate, {HELD: None}, tags)
 
@@ -103,13 +104,13 @@ class Publisher:
 
         Raises: as `publish`.
         """
-        metadata = self._branches.metadata(table.name)
+        metadata = self.branches.metadata(table.name)
         if metadata is None:
             return ()
-        head = find_position(metadata, self._pipeline).published_id
-        tags = tags_of_commits(table.tags, metadata, head, self._pipeline, self._clock.now_ms())
+        head = find_position(metadata, self.pipeline).published_id
+        tags = tags_of_commits(table.tags, metadata, head, self.pipeline, self.clock.now_ms())
         if tags:
-            self._branches.move(BranchMove(table.name, None, None, None, new_id(), tags=tags))
+            self.branches.move(BranchMove(table.name, None, None, None, new_id(), tags=tags))
             _log_tags(table.name, tags)
         return tuple(tags)
 
@@ -129,7 +130,7 @@ class Publisher:
             )
         is_newest = snapshot_id == position.candidate_id
         held = f"main was set to the snapshot {snapshot_id} by `frazil publish --to`"
-        progress = progress_at(metadata, self._pipeline, snapshot_id)
+        progress = progress_at(metadata, self.pipeline, snapshot_id)
         return self._move(table, position, snapshot_id, progress, {HELD: None if is_newest else held})
 
     def discard(self, table: str) -> Progress:
@@ -140,7 +141,7 @@ class Publisher:
         """
         metadata, position = self._found(table)
         if not position.is_published:
-            unread_id = find_unread(metadata, position, self._pipeline)
+            unread_id = find_unread(metadata, position, self.pipeline)
             if unread_id is not None:
                 raise SpecError(
                     f"the snapshot {unread_id} of the branch `{position.branch}` has rows that are not read again: it is"
@@ -150,22 +151,22 @@ class Publisher:
                     where=table,
                 )
             move = BranchMove(table, position.branch, position.candidate_id, position.published_id, new_id())
-            self._branches.move(move)
+            self.branches.move(move)
             log.warning("branch_discarded", table=table, branch=position.branch, snapshot=position.candidate_id)
         return position.published
 
     def report(self, table: str) -> PublishReport:
         """Returns what readers of the table see. Raises: UnavailableError."""
-        metadata = self._branches.metadata(table)
-        return PublishReport() if metadata is None else report_of(find_position(metadata, self._pipeline))
+        metadata = self.branches.metadata(table)
+        return PublishReport() if metadata is None else report_of(find_position(metadata, self.pipeline))
 
     def _found(self, table: str) -> tuple[TableMetadata, Position]:
-        metadata = self._branches.metadata(table)
+        metadata = self.branches.metadata(table)
         if metadata is None:
             raise UnavailableError(
                 "the table does not exist", remedy="start `frazil run`, which creates it", where=table
             )
-        position = find_position(metadata, self._pipeline)
+        position = find_position(metadata, self.pipeline)
         if position.branch == MAIN:
             message = "the table has no branch: commits go to main, where readers see them at once"
             raise SpecError(message, remedy="write `branch: ingest` for the table", where=table)
@@ -175,22 +176,37 @@ class Publisher:
         """Publishes nothing by schedule from now on: the next turn would undo what somebody has done to main. The table's
         properties show what main has now.
         """
-        main_id, now_ms = position.published_id, self._clock.now_ms()
+        main_id, now_ms = position.published_id, self.clock.now_ms()
         assert main_id is not None
         reason = f"main was set back to the snapshot {main_id}, not by this pipeline"
-        marks = {**_marks(main_id, now_ms, position.published), HELD: reason}
-        self._branches.move(BranchMove(table, MAIN, main_id, main_id, new_id(), marks))
+        marks = {**marks_of(main_id, now_ms, position.published), HELD: reason}
+        self.branches.move(BranchMove(table, MAIN, main_id, main_id, new_id(), marks))
         return held_report(replace(report, published_ms=now_ms), reason, table)
 
-    def _audited(self, table: Published, position: Position) -> list[FailedAudit]:
+    def obstacle(self, table: str, position: Position, report: PublishReport, mode: Mode) -> PublishReport | None:
+        """Returns why nothing is published by schedule; None where audits decide."""
+        if HELD in position.marks and mode == "scheduled":
+            return held_report(report, position.marks[HELD], table)
+        if position.is_set_back and mode == "scheduled":
+            return self._hold(report, position, table)
+        return None
+
+    def audited(self, table: Published, position: Position, others: Mapping[str, int] = NO_OTHERS) -> list[FailedAudit]:
+        """Returns the audits that do not hold. others: as Audits.run."""
         assert position.candidate_id is not None
         if not table.audits:
             return []
-        self.auditing[table.name] = position.candidate_id
+        return self._audits.run(table.name, position.candidate_id, position.published_id, table.audits, others)
+
+    @contextmanager
+    def keeping(self, snapshots: Mapping[str, int]) -> Iterator[None]:
+        """Keeps a snapshot of each table from expiry in its block."""
+        self.auditing.update(snapshots)
         try:
-            return self._audits.run(table.name, position.candidate_id, position.published_id, table.audits)
+            yield
         finally:
-            del self.auditing[table.name]
+            for table in snapshots:
+                del self.auditing[table]
 
     def _move(
         self,
@@ -202,33 +218,38 @@ class Publisher:
         tags: Mapping[str, Tag] = MappingProxyType({}),
     ) -> PublishReport:
         """Moves main, and returns what readers see from then on."""
-        now_ms, complete_to_ms = self._clock.now_ms(), progress.watermark.complete_to_ms
-        self._branches.move(
+        now_ms, complete_to_ms = self.clock.now_ms(), progress.watermark.complete_to_ms
+        self.branches.move(
             BranchMove(
                 table,
                 MAIN,
                 position.published_id,
                 snapshot_id,
                 new_id(),
-                {**_marks(snapshot_id, now_ms, progress), **marks},
+                {**marks_of(snapshot_id, now_ms, progress), **marks},
                 tags,
                 source=position.branch,  # Whoever discards it while its audits run does not want it on main.
             )
         )
         log.info("table_published", table=table, snapshot=snapshot_id, complete_to_ms=complete_to_ms)
         _log_tags(table, tags)
+        return self.published(position.branch, snapshot_id, progress)
+
+    def published(self, branch: str, snapshot_id: int, progress: Progress) -> PublishReport:
+        """Returns the report of a table whose main was just moved."""
+        now_ms = self.clock.now_ms()
         return PublishReport(
-            branch=position.branch,
+            branch=branch,
             state="published",
             snapshot_id=snapshot_id,
             published_ms=now_ms,
-            complete_to_ms=complete_to_ms,
+            complete_to_ms=progress.watermark.complete_to_ms,
             candidate_id=snapshot_id,
             audited_ms=now_ms,
         )
 
 
-def _marks(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str | None]:
+def marks_of(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str | None]:
     """Returns the properties of a table whose main has the snapshot since `now_ms`. progress: of the snapshot."""
     complete_to_ms = progress.watermark.complete_to_ms
     return {
@@ -265,11 +286,20 @@ def _is_known(last: PublishReport, now: PublishReport, candidate_id: int) -> boo
     return is_same and bool(last.failed_audits) and not any(failure.has_failed for failure in last.failed_audits)
 
 
+def held(report: PublishReport, failures: Sequence[FailedAudit], table: str) -> PublishReport:
+    """Returns the report of a table whose audits do not hold."""
+    names = ", ".join(f"`{failure.name}`" for failure in failures)
+    verb = "does" if len(failures) == 1 else "do"
+    remedy = HELD_REMEDY.replace("TABLE", table)
+    return replace(_held(report, f"{names} {verb} not hold", remedy), failed_audits=tuple(failures))
+
+
 def _held(report: PublishReport, reason: str, remedy: str) -> PublishReport:
     return replace(report, state="held", reason=reason, remedy=remedy)
 
 
-def _diverged(report: PublishReport, table: str) -> PublishReport:
+def diverged(report: PublishReport, table: str) -> PublishReport:
+    """Returns the report of a table whose main has commits of another writer."""
     return replace(
         report,
         state="diverged",
@@ -278,7 +308,8 @@ def _diverged(report: PublishReport, table: str) -> PublishReport:
     )
 
 
-def _withheld(table: Published, position: Position) -> list[FailedAudit]:
+def withheld(table: Published, position: Position) -> list[FailedAudit]:
+    """Returns the expectations that records since what is published did not meet."""
     return [
         FailedAudit(name, f"{number} {table.withheld[name]}")
         for name, number in position.findings.items()

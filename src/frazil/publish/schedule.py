@@ -6,15 +6,17 @@ One thread audits and publishes the tables that are due, one after another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
-from frazil.errors import FrazilError, unforeseen
+from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.ingest.tables.cuts import Cut, Cuts
 from frazil.ingest.tables.table import Table
+from frazil.publish.groups import GroupPublisher
 from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
 from frazil.publish.publisher import Published, Publisher, held_report
 from frazil.publish.report import PublishReport
@@ -25,6 +27,8 @@ from frazil.types import MAIN
 
 _NAP_S = 0.5
 _TAG_EVERY_S = 60.0
+LONGEST_CUT_S = 60.0
+"""How long the tables of a group are waited for until another moment is chosen."""
 RETRY_S = 10.0
 """The longest time until a table is tried again whose catalog did not answer, or that another process has published."""
 log = structlog.get_logger("frazil")
@@ -34,7 +38,9 @@ def published_table(spec: TableSpec) -> Published:
     """Returns what must hold of a table with `publish`."""
     publish = spec.publishing.publish
     withheld = {name: text for stage in spec.stage_settings.values() for name, text in stage.withheld.items()}
-    return Published(spec.name, () if publish is None else publish.audits, withheld, spec.publishing.tags)
+    if publish is None:
+        return Published(spec.name, (), withheld, spec.publishing.tags)
+    return Published(spec.name, publish.audits, withheld, spec.publishing.tags, publish.group or "")
 
 
 @dataclass
@@ -47,6 +53,26 @@ class _Turn:
     logged: tuple[str, str] = ("", "")
     #: The times of the tags that the table has, in milliseconds since 1970.
     tagged: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Tables that are published together."""
+
+    #: The name of the group; empty for a table alone.
+    name: str
+    tables: Sequence[Table]
+    turns: Sequence[_Turn]
+    every_s: float
+    #: Whether this is the last time in the run.
+    is_last: bool
+
+    def unpublished(self, reason: str, remedy: str) -> dict[str, PublishReport]:
+        """Returns the reports of tables that could not be published."""
+        return {
+            table.name: replace(turn.report, state="failed", reason=reason, remedy=remedy)
+            for table, turn in zip(self.tables, self.turns, strict=True)
+        }
 
 
 @dataclass
@@ -67,11 +93,13 @@ class PublishSchedule:
         clock: Clock,
         on_publish: Callable[[str], None] = lambda _: None,
         has_thread: bool = True,
+        cuts: Cuts | None = None,
     ) -> None:
-        """on_publish: called with the name of a table that was published. has_thread: False for a run that only catches up,
+        """on_publish: called with the name of a table that was published. cuts: ends batches of a group's tables at one
+        moment; None where their newest snapshots are of one. has_thread: False for a run that only catches up,
         and publishes at its end.
         """
-        self._has_thread = has_thread
+        self._has_thread, self._cuts = has_thread, cuts
         self._open = open_publisher
         self._clock = clock
         self._on_publish = on_publish
@@ -111,28 +139,66 @@ class PublishSchedule:
         snapshot_id = None if publisher is None else publisher.auditing.get(table)
         return () if snapshot_id is None else (snapshot_id,)
 
-    def run_last(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end."""
-        if not self._has_thread:
-            self.run_due(is_last=True, is_stopped=is_stopped)
+    def run_last(self, is_stopped: Callable[[], bool] = lambda: False, wait_s: float = 0.0) -> None:
+        """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end. wait_s:
+        how long a table is tried again that another process moves, or whose services do not answer.
 
-    def run_due(self, is_last: bool = False, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Publishes every table that is due. is_last: each. is_stopped: as of `run_last`."""
-        for table in self._tables:
-            publishing = table.spec.publishing
-            if not table.schedule.is_owned or (publishing.publish is None and not publishing.tags):
+        Raises: UnavailableError where a table could not be published in that time.
+        """
+        if self._has_thread:
+            return
+        until_s = self._clock.monotonic_s() + wait_s
+        self.run_due(is_last=True, is_stopped=is_stopped)
+        while (failing := self._failing()) and not is_stopped():
+            if self._clock.monotonic_s() >= until_s:
+                name, report = failing[0]
+                raise UnavailableError(f"the table is not published: {report.reason}", remedy=report.remedy, where=name)
+            self._clock.sleep(_NAP_S)
+            self.run_due(is_last=True, is_stopped=is_stopped, names={name for name, _ in failing})
+
+    def _failing(self) -> list[tuple[str, PublishReport]]:
+        with self._state.lock:
+            return [(name, turn.report) for name, turn in self._state.turns.items() if turn.report.state == "failed"]
+
+    def run_due(
+        self,
+        is_last: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
+        names: Container[str] | None = None,
+    ) -> None:
+        """Publishes every table that is due. is_last: each. is_stopped: as of `run_last`. names: only these tables, and
+        those of their groups.
+        """
+        for group, tables in self._groups():
+            if not all(table.schedule.is_owned for table in tables):
                 continue
-            now_s, every_s = self._clock.monotonic_s(), _TAG_EVERY_S
-            if publishing.publish is not None:
-                every_s = publishing.publish.every_s
-            with self._state.lock:
-                turn = self._state.turns.get(table.name)
-                if turn is None:
-                    # Not at once: a process that is started again and again would audit the table each time.
-                    turn = _Turn(now_s + min(every_s, RETRY_S), report_of_state(publishing, table.state))
-                    self._state.turns[table.name] = turn
-            if (is_last or now_s >= turn.due_s) and not (self._stopping.is_set() or is_stopped()):
-                self._take_turn(table, turn, every_s)
+            if names is not None and not any(table.name in names for table in tables):
+                continue
+            now_s, publishing = self._clock.monotonic_s(), tables[0].spec.publishing
+            every_s = _TAG_EVERY_S if publishing.publish is None else publishing.publish.every_s
+            turns = [self._turn_of(table, now_s + min(every_s, RETRY_S)) for table in tables]
+            is_due = is_last or any(now_s >= turn.due_s for turn in turns)
+            if is_due and not (self._stopping.is_set() or is_stopped()):
+                self._take_turn(_Group(group, tables, turns, every_s, is_last))
+
+    def _groups(self) -> list[tuple[str, list[Table]]]:
+        """Returns the tables that are published together, each list with the group's name; empty for a table alone."""
+        groups: dict[tuple[str, str], list[Table]] = {}
+        for table in self._tables:
+            publish = table.spec.publishing.publish
+            if publish is not None or table.spec.publishing.tags:
+                group = publish.group if publish is not None and publish.group is not None else ""
+                groups.setdefault((group, "" if group else table.name), []).append(table)
+        return [(group, tables) for (group, _), tables in groups.items()]
+
+    def _turn_of(self, table: Table, first_due_s: float) -> _Turn:
+        with self._state.lock:
+            turn = self._state.turns.get(table.name)
+            if turn is None:
+                # Not at once: a process that is started again and again would audit the table each time.
+                turn = _Turn(first_due_s, report_of_state(table.spec.publishing, table.state))
+                self._state.turns[table.name] = turn
+            return turn
 
     def _loop(self) -> None:
         while not self._stopping.wait(_NAP_S):
@@ -142,30 +208,64 @@ class PublishSchedule:
                 if not self._stopping.is_set():
                     log.error("unexpected_error", error=f"{type(error).__name__}: {error}")
 
-    def _take_turn(self, table: Table, turn: _Turn, every_s: float) -> None:
-        began_s, name = self._clock.monotonic_s(), table.name
+    def _take_turn(self, group: _Group) -> None:
+        began_s, due_in_s = self._clock.monotonic_s(), group.every_s
         try:
-            report = (
-                self._tagged(table, turn) if table.spec.publishing.publish is None else self._published(table, turn)
-            )
-            if report.snapshot_id != turn.report.snapshot_id:
-                self._on_publish(name)
-            turn.due_s = began_s + every_s
+            reports = self._reports(group)
+            if reports is None:
+                return
+            for table, turn in zip(group.tables, group.turns, strict=True):
+                if reports[table.name].snapshot_id != turn.report.snapshot_id:
+                    self._on_publish(table.name)
         except FrazilError as error:
-            report = replace(turn.report, state="failed", reason=error.message, remedy=error.remedy)
-            turn.due_s = began_s + min(every_s, RETRY_S)
+            reports, due_in_s = group.unpublished(error.message, error.remedy), min(group.every_s, RETRY_S)
         except Exception as error:  # The other tables are published, whatever is wrong with this one.
+            name = group.tables[0].name
             if not self._stopping.is_set():
                 log.error("unexpected_error", table=name, error=f"{type(error).__name__}: {error}", exc_info=error)
             stop = unforeseen(error, name)
-            report = replace(turn.report, state="failed", reason=stop.message, remedy=stop.remedy)
-            turn.due_s = began_s + every_s
-        with self._state.lock:
-            turn.report = report
-        self._log(name, turn)
+            reports = group.unpublished(stop.message, stop.remedy)
+        for table, turn in zip(group.tables, group.turns, strict=True):
+            turn.due_s = began_s + due_in_s
+            with self._state.lock:
+                turn.report = reports[table.name]
+            self._log(table.name, turn)
 
-    def _published(self, table: Table, turn: _Turn) -> PublishReport:
-        return self._opened().publish(published_table(table.spec), last=turn.report)
+    def _reports(self, group: _Group) -> Mapping[str, PublishReport] | None:
+        """Publishes tables; returns what readers see of each, or None where they wait for a moment of all of them."""
+        table, turn = group.tables[0], group.turns[0]
+        if group.name:
+            return self._group_published(group)
+        if table.spec.publishing.publish is None:
+            return {table.name: self._tagged(table, turn)}
+        return {table.name: self._opened().publish(published_table(table.spec), last=turn.report)}
+
+    def _group_published(self, group: _Group) -> Mapping[str, PublishReport] | None:
+        """See `_reports`. A run that has caught up has the newest snapshots of one moment."""
+        offsets = None
+        if self._cuts is not None and not group.is_last:
+            names = {table.name for table in group.tables}
+            cut, now_s = self._cuts.of(group.name), self._clock.monotonic_s()
+            if cut is None or cut.tables != names or now_s >= cut.requested_s + LONGEST_CUT_S:
+                self._cuts.request(group.name, names)
+                if cut is not None:
+                    self._report_wait(group, cut)
+                return None
+            if not all(map(cut.is_reached, group.tables)):
+                return None
+            offsets = {table.name: cut.offsets_of(table) for table in group.tables}
+            self._cuts.end(group.name)
+        publisher = GroupPublisher(self._opened(), group.name)
+        last = {table.name: turn.report for table, turn in zip(group.tables, group.turns, strict=True)}
+        return publisher.publish([published_table(table.spec) for table in group.tables], offsets, last=last)
+
+    def _report_wait(self, group: _Group, cut: Cut) -> None:
+        """Reports which tables the others of the group wait for."""
+        behind = ", ".join(table.name for table in group.tables if not cut.is_reached(table))
+        with self._state.lock:
+            for turn in group.turns:
+                reason = f"the tables of the group are published at one moment, up to which are not read yet: {behind}"
+                turn.report = replace(turn.report, state="waiting", reason=reason)
 
     def _tagged(self, table: Table, turn: _Turn) -> PublishReport:
         """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from frazil.catalog.iceberg.maintenance import POOL
 from frazil.catalog.iceberg.spark_rows import NotReadable, rows_at
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.publish.audits import Audit
+from frazil.publish.audits import NO_OTHERS, Audit, names, subquery, view_of
 from frazil.publish.report import FailedAudit
 
 if TYPE_CHECKING:
@@ -46,19 +46,30 @@ class SparkAudits:
         self._sessions: tuple[SparkSession, SparkSession] | None = None
 
     def run(
-        self, table: str, candidate_id: int, published_id: int | None, audits: Sequence[Audit]
+        self,
+        table: str,
+        candidate_id: int,
+        published_id: int | None,
+        audits: Sequence[Audit],
+        others: Mapping[str, int] = NO_OTHERS,
     ) -> list[FailedAudit]:
         """See Audits."""
+        views: dict[str, tuple[str, int | None]] = {
+            view_of(other): (other, snapshot_id)
+            for other, snapshot_id in others.items()
+            if any(names(query, view_of(other)) for _, query in audits)
+        }
+        views |= {"candidate": (table, candidate_id), "published": (table, published_id)}
         try:
             session = self._child_session()
             try:
-                for name, snapshot_id in (("candidate", candidate_id), ("published", published_id)):
-                    rows_at(session, self._catalog, table, snapshot_id).createOrReplaceTempView(name)
+                for name, (source, snapshot_id) in views.items():
+                    rows_at(session, self._catalog, source, snapshot_id).createOrReplaceTempView(f"`{name}`")
                 failures = [self._failure(session, audit) for audit in audits]
             except NotReadable as error:
                 failures = [FailedAudit(name, str(error), has_failed=True) for name, _ in audits]
             finally:
-                for name in ("candidate", "published"):  # They keep the metadata of the table.
+                for name in views:  # They keep the metadata of the table.
                     session.catalog.dropTempView(name)
             return [failure for failure in failures if failure is not None]
         except (PySparkException, Py4JError, ConnectionError) as error:
@@ -69,6 +80,7 @@ class SparkAudits:
         name, query = audit
         try:
             with _bounded(session):
+                session._jsparkSession.sessionState().sqlParser().parsePlan(subquery(query))
                 rows = session.sql(query)
                 is_verdict = [field.dataType.typeName() for field in rows.schema.fields] == ["boolean"]
                 return _of_verdict(name, rows) if is_verdict else _of_rows(name, rows)

@@ -85,7 +85,7 @@ def _check_order(table: TableSpec) -> Iterator[Mistake]:
         types = {column.name: column.type for column in table.shape.columns}
         kind = types.get(Spellings(types).find(name) or name)
     if field is not None or (kind is not None and not isinstance(kind, _TIMES)):
-        message = f"`order_by: {name}` is no time, and with `mode: history` versions are valid from the time in it"
+        message = f"`order_by: {name}` is not a time, and with `mode: history` versions are valid from the time in it"
         remedy = f"name a column with a time, such as `columns: {{{name}: timestamptz}}`, or remove it"
         yield Mistake("order_by", message, remedy)
     elif envelope is not None and envelope.kind not in _EVENTS:

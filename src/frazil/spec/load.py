@@ -9,9 +9,9 @@ from pathlib import Path
 from frazil.errors import SpecError
 from frazil.plugins.extras import is_installed, names_of_extras, not_installed
 from frazil.secrets import Secrets, has_reference
+from frazil.shares.settings import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
-from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of
 from frazil.spec.syntax.environments import (
     ENVIRONMENTS,
@@ -141,7 +141,7 @@ def _complete(spec: PipelineSpec) -> PipelineSpec:
 
 
 def _check_topics(spec: PipelineSpec) -> Iterator[Mistake]:
-    if not (spec.tables or spec.selected.topics or spec.routes or spec.selected.follows_topic_keys):
+    if not (spec.tables or spec.makes_tables):
         yield Mistake((), "the file has neither `tables` nor `topics`", "write one of them")
     if spec.selected.topics and not spec.selected.namespace:
         yield Mistake("topics", "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")
@@ -224,6 +224,33 @@ def _check_registry(spec: PipelineSpec) -> Iterator[Mistake]:
             yield Mistake((), message, remedy, table.line)
 
 
+def _check_groups(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields tables that cannot be published together."""
+    first: dict[str, TableSpec] = {}
+    names: dict[tuple[str, str], str] = {}
+    for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
+        publish = table.publishing.publish
+        if publish is None or publish.group is None:
+            continue
+        group, other = publish.group, first.setdefault(publish.group, table)
+        assert other.publishing.publish is not None
+        if other.publishing.publish.every_s != publish.every_s:
+            message = f"`{other.name}` and `{table.name}` are of the group `{group}`, and have different intervals"
+            yield Mistake("tables", message, "write the same `publish.every` for both", table.line)
+        named = names.setdefault((group, table.name.rpartition(".")[2]), table.name)
+        if named != table.name:
+            message = f"`{named}` and `{table.name}` are of the group `{group}`, and have one name in audits"
+            yield Mistake("tables", message, "rename one of them, or write two groups", table.line)
+        if table.changes.atomic is not None:
+            message = (
+                f"`{table.name}` is of the group `{group}`, whose batches end at a moment and not at a transaction"
+            )
+            yield Mistake("tables", message, "write `atomic: batch`, or leave it out of the group", table.line)
+        if spec.process.ha is not None and spec.process.ha.mode == "spread":
+            message = f"`ha.mode: spread` divides the tables of the group `{group}` among processes"
+            yield Mistake("ha", message, "write `mode: lead`, or leave `group` out", table.line)
+
+
 def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
     prefix = f"{spec.selected.namespace}."
     for table in spec.tables:
@@ -261,7 +288,7 @@ RULES: Mapping[type[Declared], Rules] = {
     PipelineSpec: Rules(
         _complete,
         (
-            _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, check_routes,
+            _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, _check_groups, check_routes,
             _check_topics, _check_extras,
         ),
     ),

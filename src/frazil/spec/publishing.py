@@ -28,6 +28,13 @@ def _parse_branch(text: str) -> str:
     return text
 
 
+def _parse_group(text: str) -> str:
+    if _AUDIT.fullmatch(text) is None:
+        remedy = "use letters, digits, dots, underscores and hyphens, such as `shop`"
+        raise SpecError(f"`{text}` is not the name of a group", remedy=remedy)
+    return text
+
+
 def _read_audit(name: str, query: str) -> tuple[str, str]:
     if _AUDIT.fullmatch(name) is None:
         remedy = "use letters, digits, dots, underscores and hyphens, such as `no_null_ids`"
@@ -138,7 +145,11 @@ class PublishSpec(Declared):
         forms.words_by_name({"type": "object", "additionalProperties": forms.TEXT.schema}, _EXAMPLE, _read_audit),
     ] = ()
     """What must hold, by name: queries in Spark SQL over `candidate`, the table as it would be published, and `published`,
-    the table as it is. A query of one boolean must be true; any other one must return no rows."""
+    the table as it is. A query of one boolean must be true; any other one must return no rows. Another table of the `group`
+    has its own name there, without the namespace, and the rows that would be published with it."""
+    group: Annotated[str | None, forms.parsed_text(forms.text_like("shop"), _parse_group)] = None
+    """Tables that are published together, with the records of all of their topics up to one moment: those with the same
+    name here. They have one interval."""
 
 
 class PublishingSpec(Declared):
@@ -165,9 +176,9 @@ def describe_publishing(publishing: PublishingSpec) -> Iterator[str]:
         mover = "is moved by others"
         if publish is not None:
             audits = ", ".join(name for name, _ in publish.audits)
-            mover = (
-                f"follows every {duration_text(publish.every_s)}{f' if these audits hold: {audits}' if audits else ''}"
-            )
+            group = "" if publish.group is None else f", together with the tables of the group {publish.group}"
+            holding = f" if these audits hold: {audits}" if audits else ""
+            mover = f"follows every {duration_text(publish.every_s)}{group}{holding}"
         yield f"commits to the branch {publishing.branch}; main, which readers see, {mover}"
     for tag in publishing.tags:
         time = f"{tag.at.minute // 60:02}:{tag.at.minute % 60:02} {tag.at.zone}"

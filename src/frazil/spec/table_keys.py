@@ -9,6 +9,7 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
+from frazil.shares.share import Share
 from frazil.spec import settings, table_forms
 from frazil.spec.late import LATE, LateSpec
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
@@ -54,6 +55,8 @@ class SourceSpec(Declared):
     sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
     infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
     """What fields of JSON without a schema may become where no column is declared."""
+    #: Which of its topics' records the table takes, where several tables divide them; None where it takes all.
+    share: Annotated[Share | None, not_a_key("share")] = None
 
 
 class ShapeSpec(Declared):

@@ -94,7 +94,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
 def prepare_defaults(node: Node, shared: Shared, reading: Reading) -> Node:
     """Returns `defaults` with what they share."""
     if isinstance(node, Section):
-        remedy = "write it in each table: it is no default for others"
+        remedy = "write it in each table: it is not a default for others"
         node = refuse_keys(node, OF_ONE_TABLE, "", remedy, reading)
     return prepare_table(node, DEFAULTS, f"`{DEFAULTS}`", node.line, replace(shared, defaults=None), reading)
 

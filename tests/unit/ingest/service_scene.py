@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 from frazil.ingest.batches.services import Services
 from frazil.ingest.batches.workers import Done, Workers
 from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from tests.unit.ingest.leaders import Script, Scripted
 
 
@@ -96,6 +97,8 @@ class Scene:
         self.topics = topics
         self.settings = settings
         self.started = 0
+        #: The cuts of tables that are published together.
+        self.cuts = Cuts(self.clock)
         #: How many times a commit was rehearsed.
         self.rehearsed = 0
         #: How many times memory was released.
@@ -141,6 +144,7 @@ class Scene:
             clock=self.clock,
             workers=workers or StepWorkers(self.clock),
             outbox=self.outbox,
+            cuts=self.cuts,
             rehearse=self._rehearse,
             release_memory=self._release_memory,
         )

@@ -17,9 +17,9 @@ from frazil.ingest.tables.table import RECORDS_SCHEMA
 from frazil.ops.check import Finding, check_queries, check_records
 from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_schema_check import avro
 

@@ -18,12 +18,10 @@ from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
 from frazil.catalog.layout import Layout
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
 from frazil.ops.state_file import read_state
@@ -33,6 +31,8 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, loa
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect.settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Watermark
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 NOW_MS = 1_000_000_000

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.publish.audits import Audit
+from frazil.publish.audits import NO_OTHERS, Audit
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
-from frazil.testing import FakeClock
 from frazil.types import MAIN, Commit, Progress, Watermark
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.contracts.tables import SCHEMA, TABLE, plain
 
 AUDITED = Published(TABLE, (("ids", "select true"),), {"positive": "records did not meet the expectation"})
@@ -32,7 +32,12 @@ class Answers:
         self.meanwhile: Callable[[], None] = lambda: None
 
     def run(
-        self, table: str, candidate_id: int, published_id: int | None, audits: Sequence[Audit]
+        self,
+        table: str,
+        candidate_id: int,
+        published_id: int | None,
+        audits: Sequence[Audit],
+        others: Mapping[str, int] = NO_OTHERS,  # noqa: ARG002
     ) -> list[FailedAudit]:
         assert (table, [name for name, _ in audits]) == (TABLE, ["ids"])
         self.asked.append((candidate_id, published_id))

@@ -10,6 +10,7 @@ import structlog.testing
 
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.table import Table
+from frazil.publish.position import is_published
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.publish.schedule import PublishSchedule, published_table
@@ -97,6 +98,30 @@ def test_a_run_that_only_catches_up_publishes_at_its_end(running: Running) -> No
     running.scene.ingest()
     running.schedule.run_last()
     assert running.schedule.status()[TABLE].state == "published"
+
+
+def test_a_run_that_catches_up_tries_again_until_it_is_published(running: Running) -> None:
+    running.scene.ingest()
+    another = running.scene.another()
+
+    def publish_elsewhere() -> None:
+        running.scene.audits.meanwhile = lambda: None
+        another.publish(published_table(running.spec))
+        running.scene.ingest()
+
+    running.scene.audits.meanwhile = publish_elsewhere
+    running.schedule.run_last(wait_s=60)
+    state = running.scene.catalog.load(TABLE)
+    assert state is not None
+    assert (is_published(state), len(running.scene.audits.asked)) == (True, 3)
+
+
+def test_a_run_that_catches_up_fails_where_its_tables_cannot_be_published(running: Running) -> None:
+    running.scene.ingest()
+    running.failing = True
+    with pytest.raises(UnavailableError, match="not published: the catalog does not answer") as failed:
+        running.schedule.run_last(wait_s=60)
+    assert (failed.value.where, running.scene.clock.monotonic_s()) == (TABLE, 60)
 
 
 def test_tables_of_other_processes_are_not_published(running: Running) -> None:

@@ -14,7 +14,21 @@ _LATEST = "value: {format: avro, schema: latest"
 _URL = "url: 'https://a'"
 
 
+def _group(of_a: str = "", of_b: str = "", name: str = "a.c", top: str = "") -> str:
+    """A file with two tables of one group."""
+    branched = "branch: ingest"
+    return (
+        f"{top}tables:\n  a.b: {{topic: b, {branched}, publish: {{group: g{of_a}}}}}\n"
+        f"  {name}: {{topic: c, {branched}, publish: {{group: g}}{of_b}}}\n"
+    )
+
+
+_ATOMIC = ", mode: upsert, key_columns: [id], value: {format: json}, envelope: debezium, atomic: transaction"
 DOCUMENTS = [
+    wholes(_group(", every: 1m"), _group()),
+    wholes(_group(name="x.b"), _group()),
+    wholes(_group(of_b=_ATOMIC), _group(of_b=_ATOMIC.replace("atomic: transaction", "atomic: batch"))),
+    wholes(_group(top="ha: {elect: kafka, mode: spread}\n"), _group(top="ha: {elect: kafka, mode: lead}\n")),
     files("", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files("- a\n", f"pipeline: shop\n{_BROKERS}{_TABLE}"),
     files(f"{HEAD}a: {'[' * 60}{']' * 60}\n{_TABLE}", HEAD + _TABLE),

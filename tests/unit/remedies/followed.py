@@ -41,8 +41,32 @@ _TESTING = "packages/testing/tests/unit"
 _CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recording.py::test_"
 _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
+_BLOBS = "packages/blobs/tests/unit/test_packs.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Large objects.
+    "write another folder as `blobs.store`, outside of …": (
+        f"{_BLOBS}packs_inside_of_the_table_are_refused_until_they_are_elsewhere"
+    ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: binary}`, or take it out of `blobs.columns`",
+            "name a column of bytes, or one in structs alone",
+        ),
+        f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
+    ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: list<float>}`",
+            "declare their number under `blobs.embeddings`, and correct the rows",
+        ),
+        f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
+    ),
+    **dict.fromkeys(
+        ("make it by the model that has made those of the column", "name a column of lists of floats"),
+        "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
     # Cases of pipelines.
     **dict.fromkeys(
         (

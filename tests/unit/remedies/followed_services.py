@@ -118,6 +118,9 @@ SERVICES: Mapping[str, str] = {
         ),
         f"{_RELEASE}what_cannot_be_given_offsets_is_refused",
     ),
+    "run `frazil publish …`, and repeat the command; the pipeline commits no more": (
+        f"{_RELEASE}a_table_is_released_once_its_branch_is_published"
+    ),
     **dict.fromkeys(
         ("name a table that it has written", "run `frazil adopt` before it is released again"),
         f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",

@@ -33,6 +33,7 @@ TABLES = [
             "{at: '00:00 UTC'}",
         )
     ),
+    tables("branch: b, publish: {group: a b}", "branch: b, publish: {group: shop}"),
     tables("publish: {every: 1m}", "branch: ingest, publish: {every: 1m}", ""),
     tables(
         "branch: b, publish: {audits: {no ids: select true}}", "branch: b, publish: {audits: {no_ids: select true}}"

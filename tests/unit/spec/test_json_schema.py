@@ -9,6 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
+from frazil.plugins.stages import STAGES
 from frazil.spec import json_schema
 from frazil.spec.connections import (
     AuthSpec,
@@ -248,13 +249,15 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "expectation": set(keys_of(ExpectationSpec)),
         "lookup": set(keys_of(LookupSpec)),
         "atomic": set(keys_of(AtomicSpec)),
-        "publish": {"every", "audits"},
+        "publish": {"every", "audits", "group"},
         "tag": {"at", "keep"},
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
         "route": set(keys_of(RouteSpec)) - {"location"},
         "defaults": set(keys_of(TableSpec)) - {*OF_ONE_TABLE},
     }
+    for name in ("table", "route", "defaults"):
+        known[name] |= {*STAGES.added()}
     assert set(schema["properties"]) == set(keys_of(PipelineSpec))
     assert {name: set(part) for name, part in sections.items()} == known
     parts = [schema["properties"], schema["$defs"]["kafka"]["properties"], *sections.values()]

@@ -72,8 +72,8 @@ TABLES = [
     ("columns: {_rescued: string}", "`_rescued` is the column for what does not fit its own", "rename the column"),
     ("dead_letters: {stop_above: 0.2}", "`0.2` is not a share", "write a percentage up to 100%, such as `20%`"),
     ("dead_letters: {stop_above: 101%}", "`101%` is not a share", "write a percentage up to 100%, such as `20%`"),
-    ("limits: {columns: 0}", "`limits.columns` is no count", "write a whole number, such as 1000"),
-    ("limits: {columns: many}", "`limits.columns` is no count", "write a whole number, such as 1000"),
+    ("limits: {columns: 0}", "`limits.columns` is not a count", "write a whole number, such as 1000"),
+    ("limits: {columns: many}", "`limits.columns` is not a count", "write a whole number, such as 1000"),
     (
         "limits: {record_size: 5}",
         "the size `5` has no unit",

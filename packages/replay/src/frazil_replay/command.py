@@ -31,6 +31,7 @@ from frazil.printable import plural
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import advice
+from frazil.types import MAIN
 from frazil.write.plain_target import plain_target
 from frazil_registry.confluent import ConfluentRegistry
 from frazil_replay.replay import Pace, Replay, ReplayProgress, Request, rows_where
@@ -158,7 +159,8 @@ def _open(spec: PipelineSpec, table: str, needs_spark: bool) -> Iterator[tuple[I
     if not has_catalog(spec):
         raise _missing_table(spec, table)
     with light_jvm(spec, needs_spark) as jvm:
-        catalog = open_catalog_for_reading(jvm, spec)
+        # What a branch has may not pass its audits.
+        catalog = open_catalog_for_reading(jvm, spec).with_branches(lambda _: MAIN)
         state = catalog.load(table)
         if state is None:
             raise _missing_table(spec, table)

@@ -363,7 +363,7 @@ def open_schedule(observed: Observed) -> Observer:
 def _why_not(table: Table) -> str:
     """Returns why the records alone do not show the rows of a table; an empty text where they do."""
     spec = table.spec
-    if spec.route is not None:
+    if spec.source.share is not None:
         return "it belongs to a route"
     if spec.query.lookup:
         return "its rows are joined with reference tables"

@@ -8,6 +8,7 @@ the branch alone, so that commits to other branches do not interfere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from frazil.catalog.branches_port import MOVE_ID, BranchMove, left
@@ -65,6 +66,46 @@ class IcebergBranches:
             raise unavailable("the branch cannot be moved", failure, move.table) from None
         raise ConflictError("other writers change the table faster than the branch can be moved", where=move.table)
 
+    def move_together(self, moves: Sequence[BranchMove]) -> None:
+        """See Branches. A server of a REST catalog may only seem to have commits of several tables, and commit them one
+        after another: then the changes that have landed are completed by the others.
+        """
+        if len(moves) < 2 or not self._catalog.commits_together:
+            for move in moves:
+                self.move(move)
+                hit("publish.between")
+            return
+        failure: Exception | None = None
+        for _ in range(_TRIES):
+            if self._is_complete(moves, bases := [self._loaded(move, failure)[1] for move in moves]):
+                return
+            for base, move in zip(bases, moves, strict=True):
+                _refuse_other_state(base, move)
+            updated = [self._updated(base, move) for base, move in zip(bases, moves, strict=True)]
+            try:
+                hit("publish.before")
+                self._catalog.commit_together([*zip((move.table for move in moves), bases, updated, strict=True)])
+                hit("publish.landed")
+                failure = None
+            except lost_answers() as error:
+                failure = error
+                if not is_conflict(error):
+                    break
+        if self._is_complete(moves, [self._loaded(move, failure)[1] for move in moves]):
+            return
+        if failure is not None and not is_conflict(failure):
+            raise unavailable("the tables cannot be published together", failure, moves[0].table) from None
+        raise ConflictError("other writers change the tables faster than they can be published", where=moves[0].table)
+
+    def _is_complete(self, moves: Sequence[BranchMove], bases: Sequence[Any]) -> bool:
+        """Returns whether the tables have all changes; makes those that are missing where they have some."""
+        missing = [move for base, move in zip(bases, moves, strict=True) if not self._has_landed(base, move)]
+        if len(missing) < len(moves):
+            for move in missing:
+                self.move(move)
+            return True
+        return False
+
     def _loaded(self, move: BranchMove, failure: Exception | None) -> tuple[Any, Any]:
         """Returns the operations of the Java table and its metadata, fresh from the catalog. failure: of the last try.
 
@@ -101,6 +142,9 @@ class IcebergBranches:
                 builder.setRef(
                     name, iceberg.SnapshotRef.tagBuilder(tag.snapshot_id).maxRefAgeMs(tag.max_age_ms).build()
                 )
+        for name in move.dropped_tags:
+            if base.ref(name) is not None:
+                builder.removeRef(name)
         marks = {**move.marks, MOVE_ID: move.id}
         properties = {key(self._catalog.pipeline, name): value for name, value in marks.items()}
         builder.setProperties({name: value for name, value in properties.items() if value is not None})

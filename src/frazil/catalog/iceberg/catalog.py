@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -34,6 +34,7 @@ from frazil.catalog.iceberg.java import (
 )
 from frazil.catalog.iceberg.opening import (
     ask_catalog,
+    commits_together,
     create_twice,
     impatient,
     is_absent,
@@ -107,7 +108,9 @@ class IcebergCatalog:
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
         self.scans = TableScans(self._jvm, self.branch_of)
         self._locks: dict[str, AbstractContextManager[object]] = {}
-        self._catalog = open_catalog(gateway, name, self._properties, hadoop)
+        self._name, self._catalog = name, open_catalog(gateway, name, self._properties, hadoop)
+        #: The same catalog with every table at main, once a table with a branch is read there.
+        self._main: IcebergCatalog | None = None
         #: Asks for a namespace: takes the catalog's address and the name; see `ask_catalog`.
         self.ask = partial(ask_catalog, gateway, self._catalog)
         self._read = impatient(gateway) if is_impatient else read_patiently
@@ -120,6 +123,16 @@ class IcebergCatalog:
     def branch_of(self, table: str) -> str:
         """Returns the branch that the table is read from and committed to; its first commit makes it."""
         return self._branches(table)
+
+    def on_main(self, table: str) -> IcebergCatalog:
+        if self.branch_of(table) == MAIN:
+            return self
+        if self._main is None:
+            vends = self.reader.vends_credentials
+            self._main = IcebergCatalog(
+                self.gateway, self.pipeline, self._properties, self._hadoop, vends, name=self._name
+            )
+        return self._main
 
     def load(self, table: str) -> TableState | None:
         try:
@@ -473,6 +486,21 @@ class IcebergCatalog:
         return is_not_there(error) or (
             not is_known and is_absent(self.gateway, self._catalog, self._identifier(table), error)
         )
+
+    @cached_property
+    def commits_together(self) -> bool:
+        """Whether the catalog has commits of several tables."""
+        return commits_together(self.gateway, self._catalog)
+
+    def commit_together(self, changes: Sequence[tuple[str, Any, Any]]) -> None:
+        """Commits changes of several tables at once: the name, the Java metadata before and after it of each. Raises what
+        the JVM raises.
+        """
+        commits = self._jvm.java.util.ArrayList()
+        for table, base, updated in changes:
+            create = self._jvm.org.apache.iceberg.catalog.TableCommit.create
+            commits.add(create(self._identifier(table), base, updated))
+        self._catalog.commitTransaction(commits)
 
     def _fresh(self, table: str) -> tuple[Any, Any]:
         """Returns the Java table and its metadata, as the catalog has them now."""

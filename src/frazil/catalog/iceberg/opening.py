@@ -137,6 +137,12 @@ def _endpoints(catalog: Any) -> Any:
     return owner
 
 
+def commits_together(gateway: Any, catalog: Any) -> bool:
+    """Returns whether a Java catalog has commits of several tables: a REST catalog whose server lists their endpoint."""
+    endpoint = gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_COMMIT_TRANSACTION
+    return is_instance_of(gateway, catalog, REST) and bool(_endpoints(catalog).contains(endpoint))
+
+
 def refused_catalog(error: Exception, where: str) -> FrazilError:
     """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
     cause = cause_of(error)

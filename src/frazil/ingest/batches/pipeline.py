@@ -131,7 +131,7 @@ class Pipeline:
         table = planned.table
         if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
-        if report.routed.new_values and not table.is_first:
+        if report.share.new_values and not table.is_first:
             return partial(self._name_tables, planned, report)
         refusals = (watch.refuse_read(table.spec, report) for watch in table.watches)
         if (error := next(filter(None, refusals), None)) is not None:
@@ -187,14 +187,14 @@ class Pipeline:
     def _name_tables(self, planned: Planned, report: TaskReport) -> Outcome:
         """Names the tables of new values in a commit of the table of the rest, before any of them is made."""
         table = planned.table
-        new_tables = table.found_in(report.routed.new_values, planned.position)
+        new_tables = table.derive(report.share.new_values, planned.position)
         self._dead_letters.deliver(table.name, table.progress)
         named = self._commit_progress(
             table,
             offsets=planned.position,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
-            routed=(*table.routed, *new_tables),
+            derived=(*table.derived, *new_tables),
         )
         return Replan(named, report, (NewTables(new_tables),))
 
@@ -351,8 +351,8 @@ class Pipeline:
             ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
             dead_letters=_pending_dead_letters(planned, report),
             places=planned.places or {},
-            routed=table.routed,
-            rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            derived=table.derived,
+            rest_records=add_counts(before.rest_records, report.share.rest_records),
             balance=checked_balance(table, report),
             findings={name: findings.get(name, 0) for name in counted},
             lookups=table.schema.reference_versions,

@@ -11,6 +11,7 @@ from frazil.errors import UnavailableError, without_retry
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.job import JobRunner
 from frazil.ingest.batches.workers import ThreadWorkers, Workers
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
@@ -20,7 +21,7 @@ from frazil.kafka.port import Outbox, RecordReader, Source
 
 @dataclass(frozen=True)
 class Services:
-    """The ports that the service works with; each has a twin in memory (`frazil.testing`)."""
+    """The ports that the service works with; each has a twin in memory (in the package frazil-testing)."""
 
     #: Topics and offsets.
     source: Source
@@ -43,6 +44,8 @@ class Services:
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0
+    #: Where batches of tables that are published together end; None: no tables are.
+    cuts: Cuts | None = None
     #: Receives every batch at its end, in the loop's thread: it takes no time and raises nothing.
     on_batch_end: Callable[[EndedBatch], None] = lambda _: None
     #: Runs the code of a commit and changes no table, so that the first commit is as quick as later ones.

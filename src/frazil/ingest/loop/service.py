@@ -87,7 +87,7 @@ class Service:
         self._publish = publish
         self._discovery = Discovery(spec, services.source, services.catalog)
         self._loader = Loader(spec.pipeline, services, self._discovery, run_id)
-        self._planner = Planner(self._discovery, services.jobs, services.clock)
+        self._planner = Planner(self._discovery, services.jobs, services.clock, services.cuts)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         self._suspects = Suspects(spec.file.state_dir / f"{spec.pipeline}.suspects.json")
@@ -283,6 +283,7 @@ class Service:
         try:
             self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
+            self._planner.make_cuts(self._services.source)
             self._refresher.watch(now_s, until_caught_up)
             self._refresher.measure(now_s)
             if not until_caught_up:  # A run that is about to end stays cold: no other process leaves tables to it.
@@ -477,7 +478,7 @@ class Service:
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None
                 for finding in findings:
                     finding.apply(planned, report, self._clock)
-                self._discovery.add_routed(table)
+                self._discovery.add_derived(table)
             case Reload(error):
                 forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)

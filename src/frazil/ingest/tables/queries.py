@@ -449,6 +449,8 @@ class QueryTables:
         query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
+        for stage in stages:
+            query = _reshaped(query, stage)
         for project in reversed(projects):
             query = replace(query, program=_with_project(project, program_of(query)))
         return self._judged(table, replace(query, notes=tuple(notes)), stages)
@@ -466,6 +468,22 @@ class QueryTables:
 
 def _no_spark(table: Table) -> SpecError:
     return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+
+
+def _reshaped(query: Query, stage: TableStage) -> Query:
+    """Returns the query with the columns that have another type behind it for the stage's sake."""
+    program = program_of(query)
+    reshaped = stage.after_query({field.name: field.type for field in program.output})
+    if not reshaped:
+        return query
+    project = Project(tuple((field.name, reshaped.get(field.name, field)) for field in program.output), True)
+    output = tuple(Field(name, expression.type) for name, expression in project.columns)
+    ids = itertools.count(FIRST_PLACEHOLDER_ID)
+    columns = tuple(
+        replace(column, type=iceberg_type(reshaped[column.name].type, ids)) if column.name in reshaped else column
+        for column in query.columns
+    )
+    return replace(query, columns=columns, program=replace(program, stages=(*program.stages, project), output=output))
 
 
 def _with_project(stage: Project, program: Program) -> Program:

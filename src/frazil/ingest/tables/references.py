@@ -106,14 +106,15 @@ class References:
         if lookup.file:
             store = store_of(tuple(sorted(self._access(table.state, lookup.file).items())))
             return _File(store, lookup.file)
+        catalog = self._catalog.on_main(lookup.table)
         if lookup.table not in states:
-            states[lookup.table] = self._catalog.load(lookup.table)
+            states[lookup.table] = catalog.load(lookup.table)
         state = states[lookup.table]
         if state is None:
             raise UnavailableError(
                 f"{_named(lookup)} does not exist", remedy="create it, or correct `table` of the lookup", where=where
             )
-        return _IcebergTable(self._catalog, state)
+        return _IcebergTable(catalog, state)
 
     def _access(self, state: TableState | None, file: str) -> Mapping[str, str]:
         """Returns what reaches a file: what reaches the table where both are in one store."""

@@ -29,7 +29,7 @@ from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
 from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import is_merging, retracts
-from frazil.stages.table import record_key_of, table_stages
+from frazil.stages.table import table_stages
 from frazil.upsert.late_records import noted_times
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
@@ -39,7 +39,6 @@ from frazil.write.target import (
     KnownRecords,
     Late,
     RecordReading,
-    RoutedRecords,
     TableFiles,
     TableQuery,
     TableTarget,
@@ -59,7 +58,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         shaping=None,
         record=replace(target.record, key=None, headers=()),
         query=TableQuery(
-            source=replace(_target_of(table.records, schema), record_key=None, stages=()),
+            source=replace(_target_of(table.records, schema), stages=()),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
             fails_to_null=table.spec.query.on_error == "null",
@@ -72,7 +71,6 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
     columns = schema or (state.schema if state else None)
     changes = _change_reading(table).spelled(columns) if spec.changes.mode == "upsert" else None
-    stages = table_stages(spec)
     return TableTarget(
         name=table.name,
         schema_json=columns.model_dump_json() if columns else "",
@@ -89,9 +87,8 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
         dedupe=_dedupe(spec).spelled(columns) if spec.changes.dedupe is not None else None,
-        stages=stages,
-        record_key=record_key_of(stages),
-        routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
+        stages=table_stages(spec),
+        share=replace(spec.source.share, derived=table.derived) if spec.source.share is not None else None,
         known=_known_records(table),
         dead_letters=_dead_letters_target(table),
     )
@@ -110,7 +107,8 @@ def _known_records(table: Table) -> KnownRecords:
 
 def _dead_letters_target(table: Table) -> TableTarget | None:
     state = table.bad_records.dead_letters
-    return replace(plain_target(state), record_key=record_key_of(table_stages(table.spec))) if state else None
+    # Of the stages only the key of the records is asked for.
+    return replace(plain_target(state), stages=table_stages(table.spec)) if state else None
 
 
 def _aliases(table: Table, schema: Schema | None) -> Aliases:

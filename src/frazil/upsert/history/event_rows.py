@@ -18,7 +18,6 @@ from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.upsert.deduplicate import Ranked, dump_table, key_codes, load_table
 from frazil.upsert.history.times import micros
 from frazil.upsert.records.read_changes import keys_of
-from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -36,9 +35,8 @@ class EventRows:
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target, self._topics = target, topics
         self._rows: list[pa.Table] = []
-        #: See ChangeRows: no record needs the row of another key, and truncates are bad records.
+        #: See ChangeRows: no record needs the row of another key.
         self.lost: set[tuple[str, int, int]] = set()
-        self.truncates = Truncates()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic, as `ChangeRows.take`."""

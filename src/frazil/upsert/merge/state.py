@@ -60,7 +60,7 @@ def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
 
 
 def _behind_cut(parts: pa.Table) -> tuple[pa.Table, bool]:
-    """Returns the parts behind the last truncate, and whether there is one."""
+    """Returns the parts behind the last delete of all rows, and whether there is one."""
     cuts = np.flatnonzero(np.asarray(one_array(parts[CUT])))
     plain = parts.drop_columns([CUT])
     if not cuts.size:

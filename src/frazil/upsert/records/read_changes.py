@@ -352,7 +352,7 @@ def refuse(changes: Changes, lacks: Bools, path: str, kind: ErrorClass, reason: 
 
 def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
     """Returns the key columns of rows in the schema of the files; null where the table lacks a key column, as for a
-    truncate.
+    delete of all rows.
     """
     assert target.changes is not None
     return tuple(

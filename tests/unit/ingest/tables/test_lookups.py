@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
@@ -29,9 +28,11 @@ from frazil.process.references import Reference, load_reference
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.store.file_io import StoreIO
-from frazil.testing import FakeClock
+from frazil.types import MAIN
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -72,6 +73,15 @@ def waiting(scene: Scene, turns: int = 12) -> Table:
     for _ in range(turns):
         service.turn(until_caught_up=True)
     return only(service.tables)
+
+
+def test_a_reference_table_with_a_branch_is_joined_as_its_readers_see_it(scene: Any) -> None:
+    made = scene()
+    made.catalog.with_branches(lambda name: "ingest" if name == "ref.countries" else MAIN)
+    put(made, [("de", "not published", "EU")])
+    made.feed("a", {"id": 1, "country_code": "de"})
+    made.catch_up()
+    assert [row["country"]["name"] for row in made.rows("n.a")] == ["Germany"]
 
 
 def test_a_table_without_a_query_gets_the_struct_of_the_lookup(scene: Any) -> None:

@@ -11,8 +11,8 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
-from frazil.testing import FakeClock, MemoryJobs, StepWorkers
 from frazil.types import Progress
+from frazil_testing.twins import FakeClock, MemoryJobs, StepWorkers
 from tests.unit.upsert.merge.merging import Merging
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

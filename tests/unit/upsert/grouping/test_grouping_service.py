@@ -10,7 +10,7 @@ import pytest
 
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
-from frazil.testing import FakeClock, live_rows
+from frazil_testing.twins import FakeClock, live_rows
 from tests.unit.upsert.grouping.grouping import PER_MINUTE, Grouped, at, moment
 
 

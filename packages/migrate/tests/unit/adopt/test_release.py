@@ -14,11 +14,14 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
+from frazil.publish.audits import NO_AUDITS
+from frazil.publish.publisher import Published, Publisher
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, handed_over
 from frazil_migrate.adopt.release import plan_release
 from frazil_migrate.adopt.spark import find_progress
+from frazil_testing.memory_branches import MemoryBranches
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 
 
@@ -68,6 +71,20 @@ def test_a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued
     scene.has_read("h", 4)
     scene.adopt(Tool.GROUP, group="h")
     assert scene.release(Tool.GROUP, group="h").offsets == {TOPIC: {0: 4}}
+
+
+def test_a_table_is_released_once_its_branch_is_published(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.catalog.with_branches(lambda _: "ingest")
+    scene.catch_up()
+    for _ in range(2):
+        refused = scene.release(Tool.GROUP, group="g").problem
+        assert refused is not None
+        assert refused.remedy.startswith("run `frazil publish n.a`, and repeat the command")
+    assert scene.group("g").commits == []
+    Publisher(MemoryBranches(scene.catalog), NO_AUDITS, "p", scene.clock).publish(Published(TABLE), "by hand")
+    assert scene.release(Tool.GROUP, group="g").problem is None
+    assert scene.group("g").committed == {(TOPIC, 0): GroupOffset(6, "")}
 
 
 def test_spark_gets_a_checkpoint_that_continues(tmp_path: Path) -> None:

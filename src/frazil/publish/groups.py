@@ -1,0 +1,253 @@
+"""Publishes the tables of a group together, at snapshots that have the records of their topics up to one moment.
+
+A catalog without commits of several tables moves their main one after another. So each table's properties have the number
+of its generation, by which readers see whether all tables are of one, and the plan of the generation, by which any process
+completes what another one has begun: every snapshot of a plan has passed the audits together with the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from frazil.catalog.branches_port import BranchMove, Tag
+from frazil.catalog.progress import key
+from frazil.catalog.table_metadata import TableMetadata
+from frazil.clock import new_id
+from frazil.failpoints import hit
+from frazil.publish.audits import names, view_of
+from frazil.publish.position import HELD, Position, find_at, find_position, leads_to, number
+from frazil.publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
+from frazil.publish.report import FailedAudit, PublishReport
+from frazil.publish.tags import tags_of_publish
+from frazil.types import MAIN, Offsets, as_json
+
+GENERATION = "published-generation"
+"""Table property, behind `frazil.<pipeline>.`: which publish of the group main is of; a greater number is a later one."""
+PLAN = "published-plan"
+"""Table property: the snapshot of each table of the group in this generation, as JSON."""
+_TAG_AGE_MS = 10 * 365 * 86_400_000
+"""Tags of generations are removed by the next publish but one."""
+log = structlog.get_logger("frazil")
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A table of the group that has a snapshot to publish."""
+
+    table: Published
+    metadata: TableMetadata
+    position: Position
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def candidate_id(self) -> int:
+        """The snapshot that would be published."""
+        assert self.position.candidate_id is not None
+        return self.position.candidate_id
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether main has a later snapshot of the branch already."""
+        return not self.position.is_ahead and leads_to(self.metadata, self.candidate_id, self.position.published_id)
+
+
+@dataclass(frozen=True, order=True)
+class _Generation:
+    """A publish of the group: of two with one number, both processes know the winner by the plan."""
+
+    number: int = 0
+    plan: str = "{}"
+
+    @property
+    def snapshots(self) -> Mapping[str, int]:
+        """The snapshot of each table."""
+        return {name: int(snapshot_id) for name, snapshot_id in json.loads(self.plan).items()}
+
+
+class GroupPublisher:
+    """Publishes the tables of one group by what publishes single tables."""
+
+    def __init__(self, publisher: Publisher, group: str) -> None:
+        self._publisher = publisher
+        self._branches, self._pipeline = publisher.branches, publisher.pipeline
+        self._group = group
+
+    def publish(
+        self,
+        tables: Sequence[Published],
+        cut: Mapping[str, Offsets] | None = None,
+        mode: Mode = "scheduled",
+        last: Mapping[str, PublishReport] | None = None,
+    ) -> dict[str, PublishReport] | None:
+        """Publishes the tables if everything holds; returns what readers see of each. cut: the offsets of the moment, by
+        table; None: the newest snapshots of the branches are of one moment. None is returned where a table has no snapshot
+        of the moment. last: the reports of the last time.
+
+        Raises: as Publisher.publish. After a ConflictError, or a lost answer, the next call completes what has begun.
+        """
+        members = self._members(tables, cut)
+        if members is None or (cut is not None and any(member.is_outdated for member in members)):
+            return None
+        reports = {table.name: PublishReport() for table in tables}
+        reports |= {member.name: report_of(member.position) for member in members}
+        if all(member.position.is_published and HELD not in member.position.marks for member in members):
+            return reports
+        for member in members:
+            obstacle = self._obstacle(member, reports[member.name], mode)
+            if obstacle is not None:
+                return self._held(reports, {member.name: obstacle})
+        if last is not None and _is_known(last, members, reports):
+            return {name: last.get(name, report) for name, report in reports.items()}
+        failures = {} if mode == "override" else self._failures(members)
+        audited_ms = self._publisher.clock.now_ms()
+        reports |= {
+            m.name: replace(reports[m.name], candidate_id=m.candidate_id, audited_ms=audited_ms) for m in members
+        }
+        if failures:
+            return self._held(
+                reports, {name: held(reports[name], table_failures, name) for name, table_failures in failures.items()}
+            )
+        hit("publish.audited")
+        return reports | self._move(members)
+
+    def _members(self, tables: Sequence[Published], cut: Mapping[str, Offsets] | None) -> list[_Member] | None:
+        """Returns the tables that have snapshots, after completing what another call has begun; None where one has none of
+        the moment.
+        """
+        metadata = self._metadata(tables)
+        if self._complete(metadata):
+            metadata = self._metadata(tables)
+        members = []
+        for table in tables:
+            table_metadata = metadata.get(table.name)
+            if table_metadata is None or table_metadata.head is None:
+                continue
+            at = None if cut is None else find_at(table_metadata, self._pipeline, cut[table.name])
+            if cut is not None and at is None:
+                return None
+            members.append(_Member(table, table_metadata, find_position(table_metadata, self._pipeline, at)))
+        return members
+
+    def _metadata(self, tables: Sequence[Published]) -> dict[str, TableMetadata]:
+        loaded = {table.name: self._branches.metadata(table.name) for table in tables}
+        return {name: metadata for name, metadata in loaded.items() if metadata is not None}
+
+    def _complete(self, tables: Mapping[str, TableMetadata]) -> bool:
+        """Moves the tables that lack the newest generation, and are in its plan, to it; returns whether there were some."""
+        generations = {name: self._generation(metadata) for name, metadata in tables.items()}
+        newest = max(generations.values(), default=_Generation())
+        positions = {
+            name: find_position(tables[name], self._pipeline, snapshot_id)
+            for name, snapshot_id in newest.snapshots.items()
+            if name in tables and generations[name] != newest and snapshot_id in tables[name].snapshots
+        }
+        behind = {
+            name: position
+            for name, position in positions.items()
+            if position.is_ahead and not position.is_set_back and HELD not in position.marks
+        }
+        for name, position in behind.items():
+            self._branches.move(self._move_of(name, tables[name], position, newest, new_id()))
+            log.info("table_published", table=name, snapshot=position.candidate_id, group=self._group)
+        return bool(behind)
+
+    def _generation(self, metadata: TableMetadata) -> _Generation:
+        generation, plan = (metadata.properties.get(key(self._pipeline, name)) for name in (GENERATION, PLAN))
+        return _Generation(number(generation) or 0, plan or "{}")
+
+    def _obstacle(self, member: _Member, report: PublishReport, mode: Mode) -> PublishReport | None:
+        """Returns why the table cannot be published; None where its audits decide."""
+        obstacle = self._publisher.obstacle(member.name, member.position, report, mode)
+        if obstacle is None and not member.position.is_ahead:
+            return diverged(report, member.name)
+        return obstacle
+
+    def _failures(self, members: Sequence[_Member]) -> dict[str, list[FailedAudit]]:
+        """Returns what does not hold of each table, without tables of which everything holds."""
+        snapshots = {member.name: member.candidate_id for member in members}
+        failures: dict[str, list[FailedAudit]] = {}
+        with self._publisher.keeping(snapshots):
+            for member in members:
+                others = {name: snapshot_id for name, snapshot_id in snapshots.items() if name != member.name}
+                found = withheld(member.table, member.position)
+                if not member.position.is_published or self._reads(member.table, others):
+                    found += self._publisher.audited(member.table, member.position, others)
+                if found:
+                    failures[member.name] = found
+        return failures
+
+    def _reads(self, table: Published, others: Mapping[str, int]) -> bool:
+        return any(names(query, view_of(other)) for _, query in table.audits for other in others)
+
+    def _held(
+        self, reports: Mapping[str, PublishReport], obstacles: Mapping[str, PublishReport]
+    ) -> dict[str, PublishReport]:
+        """Returns the reports of tables that are not published because of some of them."""
+        name, obstacle = next(iter(obstacles.items()))
+        reason = f"{name}, of the group `{self._group}`, is not published: {obstacle.reason}"
+        others = {n: replace(r, state="held", reason=reason, remedy=obstacle.remedy) for n, r in reports.items()}
+        return {**others, **obstacles}
+
+    def _move(self, members: Sequence[_Member]) -> dict[str, PublishReport]:
+        """Moves main of all tables; returns what readers see from then on."""
+        last = max(self._generation(member.metadata).number for member in members)
+        plan = as_json({member.name: member.candidate_id for member in members})
+        generation = _Generation(max(self._publisher.clock.now_ms(), last + 1), plan)
+        move_id = new_id()
+        moves = [self._move_of(m.name, m.metadata, m.position, generation, move_id, m.table) for m in members]
+        self._branches.move_together(moves)
+        for move in moves:
+            log.info("table_published", table=move.table, snapshot=move.snapshot_id, group=self._group)
+        return {
+            m.name: self._publisher.published(m.position.branch, m.candidate_id, m.position.candidate) for m in members
+        }
+
+    def _move_of(
+        self,
+        name: str,
+        metadata: TableMetadata,
+        position: Position,
+        generation: _Generation,
+        move_id: str,
+        table: Published | None = None,
+    ) -> BranchMove:
+        """Returns the move of main to the candidate. table: None: without tags by calendar."""
+        snapshot_id, now_ms = position.candidate_id, self._publisher.clock.now_ms()
+        assert snapshot_id is not None
+        marks = {**marks_of(snapshot_id, now_ms, position.candidate), HELD: None}
+        marks |= {GENERATION: str(generation.number), PLAN: generation.plan}
+        tags = {}
+        if table is not None:
+            tags = tags_of_publish(table.tags, position.published, position.candidate, snapshot_id, now_ms)
+        prefix = f"{self._group}-"
+        kept = {f"{prefix}{number}" for number in (generation.number, self._generation(metadata).number)}
+        dropped = {
+            name
+            for name, ref in metadata.refs.items()
+            if name.startswith(prefix) and name.removeprefix(prefix).isdecimal() and not ref.is_branch
+        } - kept
+        tags |= {f"{prefix}{generation.number}": Tag(snapshot_id, _TAG_AGE_MS)}
+        source = position.branch
+        return BranchMove(
+            name, MAIN, position.published_id, snapshot_id, move_id, marks, tags, frozenset(dropped), source
+        )
+
+
+def _is_known(
+    last: Mapping[str, PublishReport], members: Sequence[_Member], reports: Mapping[str, PublishReport]
+) -> bool:
+    """Returns whether the last audits were of the same snapshots of all tables, and have found what does not hold."""
+    before = [last.get(member.name, PublishReport()) for member in members]
+    failures = [failure for report in before for failure in report.failed_audits]
+    are_same = all(
+        (report.candidate_id, report.snapshot_id) == (member.candidate_id, reports[member.name].snapshot_id)
+        for member, report in zip(members, before, strict=True)
+    )
+    return are_same and bool(failures) and not any(failure.has_failed for failure in failures)

@@ -1,0 +1,260 @@
+"""Tables that are published together, on the twin in memory: one moment, audits over all of them, kills between moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from frazil import failpoints
+from frazil.catalog.branches_port import BranchMove
+from frazil.clock import new_id
+from frazil.errors import ConflictError, UnavailableError
+from frazil.publish.audits import NO_OTHERS, Audit
+from frazil.publish.groups import GENERATION, GroupPublisher
+from frazil.publish.position import progress_at
+from frazil.publish.publisher import Published, Publisher
+from frazil.publish.report import FailedAudit, PublishReport
+from frazil.types import MAIN, Commit, Offsets, Progress
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
+from tests.contracts.tables import SCHEMA
+
+CUSTOMERS, ORDERS = "shop.customers", "shop.orders"
+DANGLING: tuple[tuple[str, str], ...] = (("dangling", "select * from candidate anti join customers using (id)"),)
+TABLES = (Published(CUSTOMERS, group="shop"), Published(ORDERS, DANGLING, group="shop"))
+
+
+class Shop:
+    """Two tables with branches; an order of the offset n needs a customer of the offset n."""
+
+    def __init__(self, folder: Path) -> None:
+        self.main = MemoryCatalog(folder, "p")
+        self.catalog = self.main.for_pipeline("p").with_branches(lambda _: "ingest")
+        for name in (CUSTOMERS, ORDERS):
+            self.main.create(name, SCHEMA, {}, 2)
+        self.clock = FakeClock()
+        self.branches = MemoryBranches(self.catalog)
+        self.asked: list[tuple[str, Mapping[str, int]]] = []
+        self.group = self.another()
+
+    def another(self) -> GroupPublisher:
+        """That of a second process."""
+        return GroupPublisher(Publisher(self.branches, self, "p", self.clock), "shop")
+
+    def run(
+        self,
+        table: str,
+        candidate_id: int,
+        published_id: int | None,  # noqa: ARG002
+        audits: Sequence[Audit],
+        others: Mapping[str, int] = NO_OTHERS,
+    ) -> list[FailedAudit]:
+        """The audits: an order must not be newer than the customers."""
+        self.asked.append((table, others))
+        offsets = {name: self.offset_of(name, snapshot) for name, snapshot in {table: candidate_id, **others}.items()}
+        is_dangling = table == ORDERS and offsets[ORDERS] > offsets.get(CUSTOMERS, 0)
+        return [FailedAudit(name, "the query returns 1 row") for name, _ in audits if is_dangling]
+
+    def ingest(self, table: str, offset: int) -> int:
+        """Commits records up to an offset to the branch; the snapshot."""
+        state = self.catalog.load(table)
+        assert state is not None
+        progress = Progress({table: {0: offset}}, commit_id=new_id())
+        committed = self.catalog.commit(Commit(table, (), progress, state.progress))
+        assert committed.snapshot_id is not None
+        return committed.snapshot_id
+
+    def ingest_both(self, offset: int) -> None:
+        for table in (CUSTOMERS, ORDERS):
+            self.ingest(table, offset)
+
+    def offset_of(self, table: str, snapshot_id: int | None) -> int:
+        metadata = self.branches.metadata(table)
+        assert metadata is not None
+        return progress_at(metadata, "p", snapshot_id).offsets.get(table, {}).get(0, 0)
+
+    def publish(self, last: Mapping[str, PublishReport] | None = None, **cut: int) -> list[str]:
+        """The states of the tables. cut: their offsets."""
+        offsets: dict[str, Offsets] = {f"shop.{name}": {f"shop.{name}": {0: offset}} for name, offset in cut.items()}
+        reports = self.group.publish(TABLES, offsets or None, last=last)
+        return ["no moment"] if reports is None else [reports[table.name].state for table in TABLES]
+
+    @property
+    def seen(self) -> list[int]:
+        """The offsets of both tables that readers see."""
+        states = [self.main.load(name) for name in (CUSTOMERS, ORDERS)]
+        return [
+            0 if state is None or state.main_id is None else self.offset_of(state.name, state.main_id)
+            for state in states
+        ]
+
+    @property
+    def generations(self) -> list[str | None]:
+        states = [self.main.load(name) for name in (CUSTOMERS, ORDERS)]
+        return [None if state is None else state.marks.get(GENERATION) for state in states]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_tables_are_published_at_one_moment(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.ingest(ORDERS, 12)
+    assert shop.publish() == ["held", "held"]
+    assert (shop.seen, shop.publish(customers=10, orders=10), shop.seen) == ([0, 0], ["published"] * 2, [10, 10])
+    shop.ingest(CUSTOMERS, 12)
+    assert shop.publish(customers=13, orders=13) == ["no moment"]
+    assert (shop.publish(customers=12, orders=12), shop.seen) == (["published"] * 2, [12, 12])
+    assert shop.publish(customers=10, orders=10) == ["no moment"]
+    assert shop.publish() == ["published"] * 2
+
+
+def test_a_table_without_new_rows_is_of_the_generation_too(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    first = shop.generations
+    shop.ingest(CUSTOMERS, 12)
+    shop.publish()
+    second = shop.generations
+    assert (first[0], second[0]) == (first[1], second[1])
+    assert int(second[0] or 0) > int(first[0] or 0)
+    shop.publish()
+    assert shop.generations == second
+
+
+def test_a_table_whose_audit_fails_holds_the_others_and_is_not_audited_again(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    shop.ingest(CUSTOMERS, 11)
+    shop.ingest(ORDERS, 12)
+    shop.asked.clear()
+    reports = shop.group.publish(TABLES)
+    assert reports is not None
+    assert [reports[name].reason for name in (CUSTOMERS, ORDERS)] == [
+        "shop.orders, of the group `shop`, is not published: `dangling` does not hold",
+        "`dangling` does not hold",
+    ]
+    assert (shop.publish(reports), [table for table, _ in shop.asked]) == (["held"] * 2, [ORDERS])
+    assert shop.seen == [10, 10]
+    assert shop.group.publish(TABLES, mode="override") is not None
+    assert shop.seen == [11, 12]
+
+
+def test_rows_of_another_table_are_audited_when_only_they_are_new(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    shop.asked.clear()
+    newest = shop.ingest(CUSTOMERS, 11)
+    shop.publish()
+    assert shop.asked == [(ORDERS, {CUSTOMERS: newest})]
+
+
+@pytest.mark.parametrize("point", ["publish.audited", "publish.between"])
+def test_a_process_that_dies_between_two_tables_leaves_the_rest_to_the_next(shop: Shop, point: str) -> None:
+    shop.ingest_both(10)
+    failpoints.arm({failpoints.VARIABLE: f"{point}=error"})
+    try:
+        with pytest.raises(RuntimeError):
+            shop.publish()
+    finally:
+        failpoints.arm({})
+    assert shop.seen == ([0, 0] if point == "publish.audited" else [10, 0])
+    shop.ingest(ORDERS, 12)  # The newest snapshots do not pass.
+    assert shop.publish() == ["held", "held"]
+    assert shop.seen == ([0, 0] if point == "publish.audited" else [10, 10])
+    assert shop.generations[0] == shop.generations[1]
+
+
+def test_two_processes_end_in_one_generation(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    shop.ingest_both(11)
+    move, other = shop.branches.move, shop.another()
+
+    def meanwhile(moved: BranchMove) -> None:
+        move(moved)
+        if moved.table == CUSTOMERS:
+            shop.branches.move = move  # type: ignore[method-assign]
+            shop.ingest_both(12)
+            assert other.publish(TABLES) is not None
+
+    setattr(shop.branches, "move", meanwhile)  # noqa: B010
+    with pytest.raises(ConflictError):
+        shop.publish()
+    assert shop.seen == [12, 12]
+    assert shop.publish() == ["published"] * 2
+    assert shop.generations[0] == shop.generations[1]
+
+
+def test_an_answer_that_is_lost_between_two_tables(shop: Shop) -> None:
+    shop.ingest_both(10)
+    move = shop.branches.move
+
+    def lose(moved: BranchMove) -> None:
+        move(moved)
+        raise UnavailableError("the answer was lost")
+
+    setattr(shop.branches, "move", lose)  # noqa: B010
+    with pytest.raises(UnavailableError):
+        shop.publish()
+    shop.branches.move = move  # type: ignore[method-assign]
+    shop.ingest(ORDERS, 12)
+    shop.publish()
+    assert shop.seen == [10, 10]
+
+
+def test_readers_of_one_generation_have_its_tag_on_both_tables(shop: Shop) -> None:
+    tags: list[set[str]] = []
+    for offset in (10, 11, 12, 13):
+        shop.ingest_both(offset)
+        shop.publish()
+        names = [shop.branches.metadata(name).refs.keys() - {MAIN, "ingest"} for name in (CUSTOMERS, ORDERS)]  # type: ignore[union-attr]
+        assert names[0] == names[1]
+        assert f"shop-{shop.generations[0]}" in names[0]
+        tags.append(set(names[0]))
+    assert [len(names) for names in tags] == [1, 2, 2, 2]
+    assert tags[3].isdisjoint(tags[0])
+
+
+def test_main_of_one_table_that_was_set_back_holds_the_group(shop: Shop) -> None:
+    first = shop.ingest(CUSTOMERS, 10)
+    shop.ingest(ORDERS, 10)
+    shop.publish()
+    shop.ingest_both(11)
+    shop.publish()
+    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(CUSTOMERS, first)
+    shop.ingest_both(12)
+    assert (shop.publish(), shop.seen) == (["held"] * 2, [10, 11])
+    assert shop.group.publish(TABLES, mode="by hand") is not None
+    assert shop.seen == [12, 12]
+
+
+def test_nothing_dangles_whatever_is_interrupted(shop: Shop) -> None:
+    """What is published dangles only between two moves, and no longer than until the next turn."""
+    chance = np.random.default_rng(1)
+    for newest in range(1, 201):
+        shop.ingest(CUSTOMERS, newest)
+        shop.ingest(ORDERS, newest + int(chance.integers(-1, 2)))
+        move, left = shop.branches.move, int(chance.integers(4))
+
+        def interrupted(moved: BranchMove, move: Callable[[BranchMove], None] = move) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise UnavailableError("the catalog does not answer")
+            move(moved)
+
+        setattr(shop.branches, "move", interrupted)  # noqa: B010
+        with suppress(UnavailableError):
+            shop.publish()
+        shop.branches.move = move  # type: ignore[method-assign]
+        shop.publish()
+        customers, orders = shop.seen
+        assert orders <= customers
