@@ -106,6 +106,14 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         " `dropped`, by what dropped them or by the kind of a record that changes no row. `fields` counts fields of JSON"
         " records ([below](#fields-of-json-records)). Checked before each commit.",
     ),
+    "ledger": (
+        "JSON: sums",
+        "Sums over all commits up to this one, so that expired snapshots take nothing from them: `commits`, the `offsets`"
+        " that they covered, and the `records` that they read, which were `written`, `bad` or `dropped`. `record_digest`"
+        " is the sum of a hash of each record, and for a table that only appends, `rows` and `row_digest` are the"
+        " same of its rows ([below](#the-ledger)). `before` is the commit that this one continues, and `starts` has the"
+        " first offsets that are not 0.",
+    ),
     "expectations": (
         "JSON: name → number",
         "Of a table with [`expect`](../how-to/expect.md): by expectation, the records since the table was created that"

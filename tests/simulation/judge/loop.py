@@ -26,7 +26,7 @@ from frazil.ingest.tables.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 TOPIC, TABLE = "t", "n.t"
 DEAD_LETTERS = f"{TABLE}__dead_letters"

@@ -39,6 +39,15 @@ _CASES, _RECORDING = "unit/cases/test_cases.py::test_", "unit/cases/test_recordi
 _CASE_COMMANDS = "unit/cases/test_commands.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
+    "choose one level, or run the command twice": (
+        "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
+    ),
+    "add --independent or --rows, or leave the bounds out": (
+        "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
+    ),
+    "write an offset as 1200 or, of partition 3, 3:1200, or a time as 2026-01-31T00:00:00Z": (
+        "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
+    ),
     **SERVICES,
     # Cases of pipelines.
     **dict.fromkeys(

@@ -32,7 +32,7 @@ from frazil_verify.copies import Copies, UpTo, copying, has_lost_records, load_f
 _TIMEOUT_S = 300.0
 
 
-def verify_tables(
+def verify_copies(
     spec: PipelineSpec, name: str | None, note: Callable[[str], None] = lambda _: None
 ) -> list[VerifiedTable]:
     """Returns what comparing each table of the pipeline with its topics has found, or the one named `name`. note: receives

@@ -30,6 +30,7 @@ from frazil.schema.arrow import Bools, Ints, Records, pick, spread_mask
 from frazil.schema.routes import Router
 from frazil.stages.changes import Changes
 from frazil.types import Offsets
+from frazil.write.digests import digest_of, record_hashes
 from frazil.write.target import TableTarget
 
 ReadRows = Callable[[TableTarget, str, Records], Changes]
@@ -182,6 +183,8 @@ class Share:
     row_value_bytes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The numbers of the fields of these further records (`Decoded.fates`); None where they are not counted.
     fates: NDArray[np.int32] | None = None
+    #: The digest of these further records.
+    record_digest: int = 0
 
 
 def shares_of(
@@ -241,13 +244,15 @@ def _divide_rows(
 ) -> Iterator[Share]:
     """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
     sizes, none = value_sizes(records.column("value")), records.slice(0, 0)
+    hashes = record_hashes(topic, dict(zip(records.schema.names, records.columns, strict=True)))
     of_rows: list[Ints] = []
     for target, own, routed in _own_records(targets, topic, records, starts, made_rows.values, made_rows.values.codes):
         has_rows = target.name in together.tables
         of_rows.append(own if has_rows else own[:0])
         if has_rows:
             fates = None if made_rows.fates is None else made_rows.fates[:, own]
-            yield Share(target, none, routed, row_value_bytes=sizes[own], fates=fates)
+            digest = digest_of(hashes[own])
+            yield Share(target, none, routed, row_value_bytes=sizes[own], fates=fates, record_digest=digest)
         else:
             yield Share(target, records.take(pa.array(own)), routed)
     together.hold(made_rows.rows, of_rows)

@@ -255,7 +255,7 @@ class TableRun:
             self.tally.note_route(share.routed, share.missing)
             if share.records.num_rows:
                 self._hold(topic, share.records)
-            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates)
+            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates, share.record_digest)
         elif share.records.num_rows:
             self.take(topic, share.records)
 
@@ -278,6 +278,7 @@ class TableRun:
     def take_rows(self, rows: pa.Table) -> None:
         """Writes rows that were made together with those of other tables."""
         if self.is_writing:
+            self.tally.digest_rows(rows)
             with self._noting_partitions():
                 self._own_writer().write(rows)
 
@@ -379,6 +380,8 @@ class TableRun:
         if self.target.changes is not None:
             self.changes.take(topic, columns, rows, kept, records)
         elif rows.num_rows:
+            if self.target.dedupe is None:
+                self.tally.digest_rows(rows)
             writer.write(rows)
 
     def report(self) -> TaskReport:
