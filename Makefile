@@ -7,7 +7,7 @@ PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench soak soak-maintenance soak-answers soak-guard \
 	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
 	prometheus console collector catalogs stores lock clean
 
@@ -44,7 +44,7 @@ $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 	touch $@
 
 # The bill of materials: wheels and jars with their sums and licences, in CycloneDX.
-sbom: setup
+sbom: setup $(VENV)/.dev
 	$(BIN)/python -m deploy.sbom dist/frazil.cdx.json
 
 # The plain manifests, from the chart.
@@ -95,12 +95,22 @@ lint: setup $(VENV)/.dev
 
 check: lint test
 
+# The site of the documents: search, versions, llms.txt. The generator is in an environment of its own, which nothing else needs; a
+# link that leads nowhere fails. FRAZIL_REPOSITORY, the address of the source, adds edit links.
+build/site-venv/.created: requirements/site.txt
+	"$(PYTHON)" -m venv build/site-venv
+	build/site-venv/bin/python -m pip install --quiet --require-hashes -r requirements/site.txt
+	touch $@
+
+site: setup build/site-venv/.created
+	$(BIN)/python -m docs.site build/site-venv/bin/mkdocs
+
 docs: setup $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.unit.decode.json_reference
 	$(BIN)/python -m tests.unit.decode.json_schema_reference
 	$(BIN)/python -m tests.unit.decode.avro_reference
-	$(BIN)/python -m tests.unit.decode.protobuf_reference
+	$(BIN)/python -m packages.protobuf.tests.unit.protobuf_reference
 	$(BIN)/python -m tests.unit.cdc.debezium_reference
 
 bench: setup $(VENV)/.dev
@@ -201,6 +211,7 @@ lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
 	$(COMPILE) --output-file requirements/extras.txt requirements/extras.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
+	$(COMPILE) --output-file requirements/site.txt requirements/site.in
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -96,6 +96,11 @@ def lateness_ms(commits_ms: Sequence[int], interval_ms: int, start_ms: int, end_
     return [gap - interval_ms for gap in gaps]
 
 
+def in_64_bits(total: int) -> int:
+    """What 64 signed bits keep of a sum: Arrow adds the values of a file in them."""
+    return (total + 2**63) % 2**64 - 2**63
+
+
 def prefix_total(cycle: Sequence[int], count: int) -> int:
     """The sum of the first `count` values of `cycle` repeated without end."""
     whole, rest = divmod(count, len(cycle))

@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bench.records import AGENT, SCHEMA, DamagedPool, Pool
 from bench.registry import Kind
-from frazil.registry.protobuf import compile_proto
+from frazil_protobuf.protoc import compile_proto
 
 Value = Callable[[int], bytes]
 ADDED = "added"

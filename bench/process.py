@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import subjects
-from bench.arithmetic import prefix_total
+from bench.arithmetic import in_64_bits, prefix_total
 from bench.loads import Load, json_load
 from bench.place import Place, Run, say
 from bench.records import SCHEMA, Pool, make_pool
@@ -95,7 +95,7 @@ def _lookup_of(place: Place) -> Load:
     pq.write_table(pa.table({"user": ids, "tier": [f"tier-{user % 7}" for user in ids]}), file)
     rows = [{**json.loads(tail), "tier": "tier-0"} for tail in (b"{" + one for one in place.pool.tails)]
     names = (name for name in [*SCHEMA, "tier"] if name != "id")
-    sums = {name: _as_long(prefix_total([weight(row[name]) for row in rows], plain.total)) for name in names}
+    sums = {name: in_64_bits(prefix_total([weight(row[name]) for row in rows], plain.total)) for name in names}
     ids_sum = plain.total * (plain.total - 1) // 2
     return dataclasses.replace(
         plain,
@@ -176,7 +176,7 @@ def _expected(pool: Pool, count: int) -> dict[str, int]:
     ids = numpy.arange(count)
     ids = ids[kept[ids % len(rows)]]
     names = next(row for row in rows if row is not None)
-    sums = {name: _as_long(prefix_total([weight(row[name]) if row else 0 for row in rows], count)) for name in names}
+    sums = {name: in_64_bits(prefix_total([weight(row[name]) if row else 0 for row in rows], count)) for name in names}
     return {"(rows)": len(ids), "(different ids)": len(ids), **sums, "id": int(ids.sum())}
 
 
@@ -186,8 +186,3 @@ def _row(record: Mapping[str, Any]) -> dict[str, object] | None:
         return None
     as_it_is = {name: value for name, value in record.items() if name != "user_id"}
     return {**as_it_is, "user": "0" * 64, "amount": int(record["amount"])}
-
-
-def _as_long(total: int) -> int:
-    """A sum as the table's reader has it, in 64 bits."""
-    return (total + 2**63) % 2**64 - 2**63

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem, S3FileSystem
 from pyiceberg.table import StaticTable
 
+from bench.arithmetic import in_64_bits
 from bench.records import FIRST_TS, Totals
 
 _LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
@@ -220,8 +221,7 @@ def _add_totals(sums: dict[str, int], path: str, column: Any) -> None:
     elif pyarrow.types.is_list(column.type):
         _add_totals(sums, path, pc.list_flatten(column))
     else:
-        total = sums.get(path, 0) + _total(pc.sum(_weights(column)))
-        sums[path] = (total + 2**63) % 2**64 - 2**63  # In 64 bits, as the sum of each file is.
+        sums[path] = in_64_bits(sums.get(path, 0) + _total(pc.sum(_weights(column))))
 
 
 def _weights(column: Any) -> Any:

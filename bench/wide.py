@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from bench.arithmetic import prefix_total
+from bench.arithmetic import in_64_bits, prefix_total
 
 WIDE_POOL = 20_000
 _Rng = numpy.random.Generator
@@ -112,7 +112,7 @@ class WidePool:
 
     def totals(self, count: int) -> dict[str, int]:
         """What a table of the records 0 to `count` (exclusive) holds: rows, different ids, and each field's sum."""
-        sums = {path: prefix_total(weights, count) for path, weights in self.weights.items()}
+        sums = {path: in_64_bits(prefix_total(weights, count)) for path, weights in self.weights.items()}
         return {"(rows)": count, "(different ids)": count, "id": count * (count - 1) // 2, **sums}
 
 

@@ -1,7 +1,8 @@
 """Writes the bill of materials of what Frazil installs, in CycloneDX 1.6: `make sbom`.
 
-Wheels are those of requirements/runtime.txt with their hashes, jars those that src/frazil/runtime/jars.sha256 lists, and
-those inside of PySpark's wheel. Licences are what the packages themselves name.
+Wheels are those of requirements/runtime.txt with their hashes, and as optional those that only extras.txt has; jars those
+that src/frazil/runtime/jars.sha256 lists, and those inside of PySpark's wheel. Licences are what packages
+themselves name.
 """
 
 from __future__ import annotations
@@ -48,8 +49,16 @@ def bill(version: str = frazil.__version__) -> dict[str, Any]:
 
 
 def wheels() -> Iterator[Component]:
-    """Yields the locked packages, each with the hashes of its files."""
-    text = (ROOT / "requirements/runtime.txt").read_text(encoding="utf-8")
+    """Yields the locked packages, each with the hashes of its files; those that only extras need are optional."""
+    required = {component["name"]: component for component in _wheels_of("runtime.txt")}
+    yield from ({**component, "scope": "required"} for component in required.values())
+    for component in _wheels_of("extras.txt"):
+        if component["name"] not in required:
+            yield {**component, "scope": "optional"}
+
+
+def _wheels_of(file: str) -> Iterator[Component]:
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
     for match in _REQUIREMENT.finditer(text):
         name, version = match[1], match[2]
         component = _component("library", name, version, f"pkg:pypi/{name.lower()}@{version}", _licences_of(name))

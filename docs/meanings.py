@@ -59,14 +59,14 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "released-to": (
         "text",
-        "The tool that continues from these offsets in place of the pipeline (see [release](../how-to/adopt.md)). Absent"
+        "The tool that continues from these offsets in place of the pipeline (see [release](../migrate/adopt.md)). Absent"
         " while the pipeline continues itself.",
     ),
     "lookups": (
         "JSON: lookup → table and snapshot-id, or file and version",
         "The version of each reference table that the rows of this commit were joined with: the snapshot of an Iceberg"
         " table, the ETag of an object, or the size and modification time of a local file (see"
-        " [lookup](../how-to/lookup.md)). Absent without `lookup`.",
+        " [lookup](../guides/lookup.md)). Absent without `lookup`.",
     ),
     "dead-letters": (
         "JSON: table, files, since, topic",
@@ -91,7 +91,7 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "routed-tables": (
         "JSON: list of from, tables",
-        "Of the table of the rest of a [route](../how-to/route.md): the tables that the route has made, each with the"
+        "Of the table of the rest of a [route](../guides/route.md): the tables that the route has made, each with the"
         " values of its records, and the offsets from which on it takes them. Absent when there are none.",
     ),
     "rest-records": (
@@ -116,7 +116,7 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "expectations": (
         "JSON: name → number",
-        "Of a table with [`expect`](../how-to/expect.md): by expectation, the records since the table was created that"
+        "Of a table with [`expect`](../guides/expect.md): by expectation, the records since the table was created that"
         " did not meet it; with `min_rows` the commits. Absent without expectations.",
     ),
 }
@@ -157,37 +157,37 @@ LOG_EVENTS: dict[str, str] = {
     " letters can be inspected.",
     "command_failed": "With `--log-format json`: the error with which the command ends, and its exit code.",
     "commit_conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Harmless"
-    " when it happens now and then; see [conflicts](../operations/conflicts.md).",
+    " when it happens now and then; see [conflicts](../troubleshoot/conflicts.md).",
     "commit_interval_raised": "Commits of an upsert table keep undoing what table maintenance does, or the table's"
     " maintenance backlog is too large: the table commits less often until maintenance has caught up. See [table"
-    " maintenance](../operations/table-maintenance.md).",
+    " maintenance](../troubleshoot/table-maintenance.md).",
     "commit_interval_restored": "Table maintenance has caught up: the table uses the commit interval of the pipeline"
     " file.",
     "connected": "Kafka and the catalog answered at the start: cluster id, number of tables, epoch of this run.",
     "catalog_changed": "The last run has committed to tables in another catalog than the pipeline file names now: tables"
-    " that this one lacks begin at their start. See [catalog unavailable](../operations/catalog-unavailable.md).",
+    " that this one lacks begin at their start. See [catalog unavailable](../troubleshoot/catalog-unavailable.md).",
     "crashing_record_found": "A record crashes the task that reads it: its place, and the signal or the exception."
     " The record becomes a dead letter of the class `crashes_decoder`. See [task"
-    " failed](../operations/task-failed.md).",
+    " failed](../troubleshoot/task-failed.md).",
     "crashing_record_search_started": "A task of this table failed: Frazil searches for the record that crashes it."
     " Other tables continue.",
     "dead_letter_capture_started": "The first bad record in a while: batches carry keys, headers and timestamps for"
     " dead letters from now on, and the current batch is planned again.",
     "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
     " compiles the decoder itself, as executors on another kind of processor do. See"
-    " [cluster](../how-to/cluster.md#what-executors-need).",
+    " [cluster](../deploy/cluster.md#what-executors-need).",
     "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
     " until it does, and the leader continues. Logged once per cause.",
-    "invalid_election_record": "The [control topic](../how-to/standby.md) of the election has a record that no process of"
+    "invalid_election_record": "The [control topic](../operate/standby.md) of the election has a record that no process of"
     " the pipeline wrote, at this offset. It is ignored.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
-    " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
+    " event, and the first of them. At most once a minute for each [expectation](../guides/expect.md).",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
     "history_unavailable": "The file with the console's history cannot be read or written: until it can, charts show the"
     " last hours alone.",
-    "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
+    "fenced_to_standby": "A later run has written the table: this process [stands by](../operate/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
     "operator_action": "Somebody asked for a change, which is in the [audit log](../security/audit.md) too: `through`"
     " (command, api or console), `who`, `place`, `operation`, and its arguments.",
@@ -199,7 +199,7 @@ LOG_EVENTS: dict[str, str] = {
     " to be replaced: the last certificate stays in use. They are tried again when they change.",
     "http_certificate_renewed": "The files of `http.tls` have changed: the new certificate is in use.",
     "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
-    "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
+    "http_started": "The [HTTP service](../operate/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
     "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
@@ -215,45 +215,45 @@ LOG_EVENTS: dict[str, str] = {
     "maintenance_conflict": "A maintenance action was refused because another commit was faster: the action is"
     " planned again.",
     "maintenance_done": "A maintenance action is finished: action, reason, files removed and added, duration.",
-    "maintenance_failed": "A maintenance action failed: see [table maintenance](../operations/table-maintenance.md).",
+    "maintenance_failed": "A maintenance action failed: see [table maintenance](../troubleshoot/table-maintenance.md).",
     "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
     "observer_failed": "An observer of an installed package has raised an error, which is logged once: the pipeline"
     " runs, without what the observer would have done.",
     "observer_unavailable": "An observer of an installed package cannot be loaded, and why: the pipeline runs without it.",
     "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, and why:"
     " publishing is retried, and records are ingested all the while. See [offsets not"
-    " published](../operations/offsets-not-published.md).",
+    " published](../troubleshoot/offsets-not-published.md).",
     "offsets_refused": "The pipeline's consumer group is used by another client: this run publishes no offsets any more,"
-    " and records are ingested. See [offsets not published](../operations/offsets-not-published.md).",
+    " and records are ingested. See [offsets not published](../troubleshoot/offsets-not-published.md).",
     "old_metadata_kept": "The table properties do not say what happens to old metadata files, so every commit leaves"
     " one behind: what to do about it. Logged once per table and process; see [existing"
-    " tables](../how-to/existing-table.md#old-metadata-files).",
+    " tables](../guides/existing-table.md#old-metadata-files).",
     "old_metadata_removed": "Every commit removes the oldest metadata file of the table, which its catalog needs, as"
     " `hadoop` and `nessie` do: what to do about it. Logged once per table and process; see [existing"
-    " tables](../how-to/existing-table.md#old-metadata-files).",
+    " tables](../guides/existing-table.md#old-metadata-files).",
     "column_without_field": "A declared column names a member of the envelope in place of a field of the row, and stays"
     " null: what to write instead. Logged once per table and process; see"
-    " [a field under another name](../how-to/shape.md#a-field-under-another-name).",
+    " [a field under another name](../guides/shape.md#a-field-under-another-name).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
-    " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
+    " dropped. See [upserts](../guides/upsert.md#which-change-is-the-last).",
     "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"
-    " and `found`. The table is written as it is; see [managed catalogs](../how-to/catalogs/README.md).",
+    " and `found`. The table is written as it is; see [managed catalogs](../catalogs/README.md).",
     "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or another one than AutoMQ's:"
     " `topic`, `key`, the reason and what to do. See"
-    " [topics from their configuration](../how-to/topics-from-configuration.md).",
+    " [topics from their configuration](../guides/topics-from-configuration.md).",
     "control_record_ignored": "A record of the control topic with the keys of topics is not a JSON object; `topic` counts as"
-    " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
+    " one without keys there. See [topics from their configuration](../guides/topics-from-configuration.md).",
     "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
     "pages_unavailable": "Pages of an installed package cannot be loaded, and why: the HTTP service answers without them.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
-    " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
+    " continues with the other topics and checks again. See [topic missing](../troubleshoot/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"
-    " [upserts](../operations/upserts.md).",
+    " [upserts](../troubleshoot/upserts.md).",
     "primary_key_updates_found": "The batch has primary-key updates: it is planned again as one task, which takes"
     " large values that were not sent from the rows of the old keys. `dead_letters` records become dead letters"
     " because the row of their old key no longer exists.",
     "properties_refused": "The catalog refused to create a table with these `properties` of Frazil's own; the table was"
-    " created without them. See [managed catalogs](../how-to/catalogs/README.md).",
+    " created without them. See [managed catalogs](../catalogs/README.md).",
     "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
     "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
     " and how many of them the batch had. A warning with a `reason` for updates of MongoDB without a document. See"
@@ -261,19 +261,19 @@ LOG_EVENTS: dict[str, str] = {
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
     "topics_not_ordered": "Several topics feed an upsert table, and nothing orders their changes: a row that moves from"
-    " one topic to another may be lost. See [partitioned tables](../how-to/cdc.md#partitioned-tables-and-shards).",
+    " one topic to another may be lost. See [partitioned tables](../guides/cdc.md#partitioned-tables-and-shards).",
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",
-    "route_limit_reached": "A [route](../how-to/route.md) has as many tables as its `limit` allows: records of further"
+    "route_limit_reached": "A [route](../guides/route.md) has as many tables as its `limit` allows: records of further"
     " values go to the table of the rest.",
-    "routed_tables_found": "Records of a [route](../how-to/route.md) have new values: a commit of the table of the"
+    "routed_tables_found": "Records of a [route](../guides/route.md) have new values: a commit of the table of the"
     " rest, without a row, has named their tables.",
     "sample_failed": "A task failed that read a sample of the records behind a table's first batch: these records do"
     " not influence the first columns. Frazil searches for the crashing record when its batch is read.",
     "schema_change_refused": "Records need a schema change that the table cannot make, or that its `schema_evolution`"
     " forbids: the column, the change, the ids of the schemas that need it, and what to do. Logged once per change and"
-    " process; see [schema change refused](../operations/schema-change-refused.md).",
+    " process; see [schema change refused](../troubleshoot/schema-change-refused.md).",
     "schema_changed": "The table was created, or got columns or wider types that records need: the batch is planned"
     " again.",
     "schemas_fetched": "Records named schemas that this process did not know: they were fetched from the registry,"
@@ -287,10 +287,10 @@ LOG_EVENTS: dict[str, str] = {
     " is read again at once, by a job of its own.",
     "spark_application_lost": "On a cluster: the master was restarted, is away, or has ended the application, which can get"
     " no executors any more. Its batches are planned again; the next one starts another application. See"
-    " [cluster](../how-to/cluster.md#restarts-and-outages).",
+    " [cluster](../deploy/cluster.md#restarts-and-outages).",
     "spark_executors_available_again": "On a cluster: the application has executors again.",
     "spark_executors_missing": "On a cluster: the application has no executors, and why: batches wait with back-off until"
-    " it has some. See [cluster](../how-to/cluster.md#restarts-and-outages).",
+    " it has some. See [cluster](../deploy/cluster.md#restarts-and-outages).",
     "spark_session_started": "The Spark session is up: batches can run. Again where a cluster has lost the application.",
     "starting": "The command has read the pipeline file.",
     "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"
@@ -298,34 +298,34 @@ LOG_EVENTS: dict[str, str] = {
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
     "branch_discarded": "An operator made the branch of a table begin again at main: records since then are read again. See"
-    " [publish](../how-to/publish.md#when-an-audit-does-not-hold).",
+    " [publish](../guides/publish.md#when-an-audit-does-not-hold).",
     "publish_failed": "A table could not be audited or published, and why; it is tried again within ten seconds.",
     "publish_held": "The newest snapshot of a table's branch is not published: the `audits` that do not hold, or another"
-    " `reason`. See [a table is not published](../operations/publish-held.md).",
-    "table_tagged": "A table has got a [tag by calendar](../how-to/publish.md#tags-by-calendar).",
+    " `reason`. See [a table is not published](../troubleshoot/publish-held.md).",
+    "table_tagged": "A table has got a [tag by calendar](../guides/publish.md#tags-by-calendar).",
     "table_published": "Readers see the `snapshot` from now on, which is complete to `complete_to_ms`. See"
-    " [publish](../how-to/publish.md).",
+    " [publish](../guides/publish.md).",
     "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
-    " [`verify`](../operations/table-differs.md) in the pipeline file.",
+    " [`verify`](../troubleshoot/table-differs.md) in the pipeline file.",
     "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
-    " no fault. See [verify](../how-to/verify.md#while-the-pipeline-runs).",
+    " no fault. See [verify](../guides/verify.md#while-the-pipeline-runs).",
     "table_verified": "Some of the newest commits were compared with the topics: their rows are those of their records.",
-    "table_paused": "An operator has [paused](../how-to/http.md#commands) the table.",
+    "table_paused": "An operator has [paused](../operate/http.md#commands) the table.",
     "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
-    " from the offsets that it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
+    " from the offsets that it has. See [changes by hand](../guides/existing-table.md#changes-by-hand-while-it-runs).",
     "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
     "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
     "tables_released": "Another process of the pipeline works on `count` tables from now on, for `reason`; the first"
-    " of them are named. This process [stands by](../how-to/standby.md).",
+    " of them are named. This process [stands by](../operate/standby.md).",
     "tables_taken": "This process works on `count` tables from now on, for `reason`; the first of them are named.",
     "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
     " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"
-    " over](../operations/fenced.md).",
+    " over](../troubleshoot/fenced.md).",
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
-    " [transactions](../operations/transactions.md).",
+    " [transactions](../troubleshoot/transactions.md).",
     "telemetry_failed": "A request to `destination` (`otlp` or `openlineage`) failed: `reason`. Logged again only after one"
-    " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../how-to/telemetry.md).",
+    " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../operate/telemetry.md).",
     "telemetry_sent_again": "A request to `destination` has succeeded after failures; nothing was sent of"
     " `dropped_batches` since the process started.",
     "telemetry_unavailable": "A variable of the environment names a service, and the libraries for it are not installed:"
@@ -411,7 +411,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
 ENVIRONMENT: dict[str, str] = {
     "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
     " cache folder.",
-    "FRAZIL_ENV": "The [environment](../how-to/environments.md) of the pipeline file, where `--env` names none.",
+    "FRAZIL_ENV": "The [environment](../guides/environments.md) of the pipeline file, where `--env` names none.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
     "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names another repository to fetch the jars from.",
     "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from frazil.cases.compare import Verdict
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.maintenance.health import TableHealth
 from frazil.ops.check import Finding
@@ -21,11 +20,12 @@ from frazil.ops.layouts import PlannedLayout
 from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
 from frazil.ops.plan import INNER, PlannedTable
-from frazil.ops.sizing import Size
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.stages.table import NOTES
 from frazil.types import Resolved
+from frazil_start.sizing import Size
+from frazil_testing.compare import Verdict
 
 Keys = Mapping[str, tuple[str, str]]
 _WORDS = {bool: "boolean", int: "number", float: "number", str: "text"}
@@ -258,7 +258,7 @@ ACTION = Document(
         "action": (
             "text",
             "`compact`, `deletes`, `manifests`, `carry`, `expire`, `orphans` or `statistics` ([what is"
-            " done](../how-to/maintain.md#what-is-done-and-when)).",
+            " done](../guides/maintain.md#what-is-done-and-when)).",
         ),
         "reason": ("text", "Why the action is due."),
         "gain": ("text", "What the action improves."),

@@ -40,8 +40,8 @@ that document. Results are values: nothing changes them, and secrets in their te
 millisecond; everything else is imported when it is used. The package has types (`py.typed`).
 
 Everything in `frazil.__all__` is kept until a major version; what is imported from other modules of `frazil` is not
-([upgrades](../operate/upgrade.md)). There are pages for [notebooks](../how-to/notebook.md), [Airflow](../how-to/airflow.md),
-[Dagster](../how-to/dagster.md) and [dbt](../how-to/dbt.md)."""
+([upgrades](../deploy/upgrade.md)). There are pages for [notebooks](../guides/notebook.md), [Airflow](../guides/airflow.md),
+[Dagster](../guides/dagster.md) and [dbt](../guides/dbt.md)."""
 _ERRORS = """\
 Each error that a method raises is a `frazil.FrazilError` with `message`,
 `remedy` and `where`, and means one thing to do ([errors](errors.md)):"""
@@ -88,7 +88,7 @@ def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
     comments = {name: comment for comment, name in _COMMENTED.findall(inspect.getsource(kind))}
     for field in fields(kind):
         if field.name in comments:
-            words = re.sub(r"\]\(\.\./how-to", "](../how-to", " ".join(comments[field.name].replace("#:", " ").split()))
+            words = " ".join(comments[field.name].replace("#:", " ").split())
             yield field.name, _INTERNAL.sub(r"\2\3", str(field.type)), words
         elif kind is TableStatus and field.name in ("condition", "lag", "progress", "noticed", "derived"):
             yield field.name, str(field.type), "See below."

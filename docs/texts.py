@@ -13,8 +13,8 @@ PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
 `http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
-([secrets](../how-to/secrets.md)). Every other value may have variables, as `${env:NAME}`, and `environments` has settings
-that differ in one environment ([environments](../how-to/environments.md)).
+([secrets](../security/secrets.md)). Every other value may have variables, as `${env:NAME}`, and `environments` has settings
+that differ in one environment ([environments](../guides/environments.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 
@@ -23,7 +23,7 @@ Results are written to standard output, logs, notes and errors to standard error
 contains only JSON documents, one per line, also when the command fails.
 
 `frazil --env NAME COMMAND` (or the variable `FRAZIL_ENV`) and `frazil --set KEY=VALUE COMMAND` change the pipeline file as
-the command reads it ([environments](../how-to/environments.md)).
+the command reads it ([environments](../guides/environments.md)).
 
 Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
@@ -47,7 +47,7 @@ table has the default texts."""
 ERRORS_END = """\
 The exit code is that of a command that fails with the error. `frazil run` continues if possible: a `RecordError` or
 `InvariantError` stops one table (exit code 4 at the end), a `ConflictError` or `UnavailableError` is retried.
-[Operations](../operations/README.md) explains each message. All errors of a pipeline file are reported at once; in JSON
+[Operations](../troubleshoot/README.md) explains each message. All errors of a pipeline file are reported at once; in JSON
 the errors after the first are its `others`.
 
 As text, on standard error:
@@ -62,10 +62,10 @@ With `--output json`, on standard output:"""
 PROGRESS = """\
 The summary of every snapshot that a pipeline commits contains these keys, each as `frazil.<pipeline>.<key>`; the examples
 are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch, or of the
-table's [`branch`](../how-to/publish.md), to the first snapshot
+table's [`branch`](../guides/publish.md), to the first snapshot
 with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
 REPLAYS = """\
-Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
+Replays and drops of [dead letters](../guides/dead-letters.md) commit snapshots without progress, with these keys:"""
 PROGRESS_FIELDS = """\
 ## The ledger
 
@@ -77,7 +77,7 @@ least `records`, as compaction and transactions leave gaps. Both are checked bef
 sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,
 widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated begins a new
 ledger, and so does `frazil reset`. A table from before ledgers has one from its next commit on, without `rows`.
-`frazil verify --ledger` [checks the ledgers](../how-to/verify.md#levels).
+`frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
 
 ## Fields of JSON records
 
@@ -105,18 +105,18 @@ table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it
 `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
 maintain`.
 
-A table with a [`branch`](../how-to/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
+A table with a [`branch`](../guides/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
 snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
 complete, and `publish-id` a UUID that identifies the change after a lost response. `frazil.<pipeline>.publish-held` is
 why nothing is published by schedule.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
-snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
+snapshot contains it ([reason](../guides/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
 `balance` and `lookups`, and with `frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds.
 Snapshots in which maintenance replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit
 after a lost response.
 
-See also [how to query progress](../how-to/query.md#progress) and [the commit
+See also [how to query progress](../engines/query.md#progress) and [the commit
 protocol](../../ARCHITECTURE.md#the-commit)."""
 LOGS = """\
 Log lines are written to standard error as `key=value`, or as one JSON document each with `--log-format json`:
@@ -146,11 +146,11 @@ driver's alone, and `check` names one that begins with `dfs.` where the pipeline
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\
-What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting. The first row that matches decides; `*`
+What [`frazil import {tool}`](../migrate/{tool}.md) makes of each setting. The first row that matches decides; `*`
 stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
 DEAD_LETTERS = """\
 The table `<table>__dead_letters`, or the table in `dead_letters: {table: …}`, has a row for each bad record. See [work
-with dead letters](../how-to/dead-letters.md).
+with dead letters](../guides/dead-letters.md).
 
 | column | type | meaning |
 |---|---|---|
@@ -171,26 +171,26 @@ with dead letters](../how-to/dead-letters.md).
 
 A dead letter contains the first error of its record; there may be more.
 
-If the table has [`protect`](../how-to/protect.md#dead-letters), the key, the value and the values of headers are encrypted,
+If the table has [`protect`](../guides/protect.md#dead-letters), the key, the value and the values of headers are encrypted,
 the message quotes no protected value, and the path has only names that the table knows."""
 DEAD_LETTERS_CLASSES = """\
-Frazil reports the remedy when a bad record [stops its table](../operations/bad-record.md). The remedy for classes without
+Frazil reports the remedy when a bad record [stops its table](../troubleshoot/bad-record.md). The remedy for classes without
 one depends on the settings of the table. Installed packages may have [classes of their own](../contributing/format.md)."""
 DEAD_LETTERS_QUOTES = """\
 The messages of these classes quote no value that a table with `protect` protects, so they are stored as they are. The
 messages of all other classes are replaced:"""
 METRICS = """\
-`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each metric has the label `pipeline`, metrics of
+`/metrics` of the [HTTP service](../operate/http.md) has these metrics. Each metric has the label `pipeline`, metrics of
 tables also `table`. Counters count the process's events and begin at 0. A metric of a table is absent while it is unknown.
-If another process works on a table, a [standby](../how-to/standby.md) has only `frazil_table_state` of it, so sums over
+If another process works on a table, a [standby](../operate/standby.md) has only `frazil_table_state` of it, so sums over
 processes are right.
-The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are included.
+The usual metrics of Prometheus about the process, such as `process_resident_memory_bytes`, are included.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
 the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored
 records](envelopes.md)."""
 API = """\
-The [HTTP service](../how-to/http.md) answers these requests; `/openapi.json` describes them for programs. Parameters are in
+The [HTTP service](../operate/http.md) answers these requests; `/openapi.json` describes them for programs. Parameters are in
 the query: an unknown one is an error, and so is a body. What a command prints with `--output json` is the answer of the
 request that does the same ([its keys](output.md))."""
 API_END = """\
@@ -235,25 +235,25 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "http_tls": ("http.tls", ""),
     "telemetry": (
         "telemetry",
-        "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
+        "Where `frazil run` sends metrics, traces and lineage ([how to](../operate/telemetry.md)); nothing by default.",
     ),
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
     "publish": (
         "tables.&lt;name&gt;.publish",
-        "When readers see what a [`branch`](../how-to/publish.md) has; `publish: {}` has the defaults, and no audits.",
+        "When readers see what a [`branch`](../guides/publish.md) has; `publish: {}` has the defaults, and no audits.",
     ),
     "tag": (
         "tables.&lt;name&gt;.tags.&lt;tag&gt;",
-        "A [tag by calendar](../how-to/publish.md#tags-by-calendar).",
+        "A [tag by calendar](../guides/publish.md#tags-by-calendar).",
     ),
     "verify": (
         "verify",
-        "How some of the newest commits are [compared with the topics](../how-to/verify.md); `verify: {}` has the defaults.",
+        "How some of the newest commits are [compared with the topics](../guides/verify.md); `verify: {}` has the defaults.",
     ),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (
         "maintenance",
-        "The settings of [table maintenance](../how-to/maintain.md), at the top level; short forms: `true`, `false`.",
+        "The settings of [table maintenance](../guides/maintain.md), at the top level; short forms: `true`, `false`.",
     ),
     "table_maintenance": (
         "tables.&lt;name&gt;.maintenance",
@@ -262,7 +262,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "route": (
         "routes",
         "A list; each entry has all settings of [a table](#tablesname) except `location`, for"
-        " [its tables](../how-to/route.md), and:",
+        " [its tables](../guides/route.md), and:",
     ),
     "snapshots": ("maintenance.snapshots", "Snapshots beyond either limit are expired."),
     "orphans": ("maintenance.orphans", ""),
@@ -276,16 +276,16 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
     "protect_rule": (
         "tables.&lt;name&gt;.protect.&lt;field&gt;",
-        "The long form of a [rule](../how-to/protect.md); the short form is the action alone.",
+        "The long form of a [rule](../guides/protect.md); the short form is the action alone.",
     ),
     "expectation": (
         "tables.&lt;name&gt;.expect.&lt;expectation&gt;",
-        "The long form of an [expectation](../how-to/expect.md), with `that`, `min_rows` or `max_age`; the short form is the"
+        "The long form of an [expectation](../guides/expect.md), with `that`, `min_rows` or `max_age`; the short form is the"
         " condition alone.",
     ),
     "lookup": (
         "tables.&lt;name&gt;.lookup.&lt;column&gt;",
-        "A [reference table](../how-to/lookup.md) that records are joined with.",
+        "A [reference table](../guides/lookup.md) that records are joined with.",
     ),
     "envelope": (
         "tables.&lt;name&gt;.envelope",
@@ -293,10 +293,10 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "atomic": (
         "tables.&lt;name&gt;.atomic",
-        "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
+        "The long form of `transaction` ([how](../guides/cdc.md#whole-transactions)).",
     ),
-    "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../how-to/dedupe.md))."),
-    "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
+    "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../guides/dedupe.md))."),
+    "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../guides/declare-columns.md#times)."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),
     "value": ("tables.&lt;name&gt;.value", ""),

@@ -17,7 +17,7 @@ class Entry:
     #: What is wrong with a record of the class, in Markdown.
     meaning: str
     #: The page of `docs` to read next, without its suffix; an anchor may follow.
-    page: str = "operations/bad-record"
+    page: str = "troubleshoot/bad-record"
     #: What an operator does where such a record stops a table; empty where that depends on the table alone.
     remedy: str = ""
     #: Whether messages may quote the record's values: of a table that hides values messages are others.
@@ -67,7 +67,7 @@ class ErrorClass(StrEnum):
         "unknown_field",
         Entry(
             "the record has a field without a column, and `schema_evolution: freeze` forbids new columns",
-            page="how-to/evolve",
+            page="guides/evolve",
             remedy="write `schema_evolution: add_only`, or leave the field out with `exclude`",
         ),
     )
@@ -98,7 +98,7 @@ class ErrorClass(StrEnum):
             "decoding the record ends the decoding process: a signal, an exception, more than 10 s of processor time,"
             " more than 2 GiB of memory. A replay decodes the record in a separate process first; the dead letter"
             " remains if that process ends",
-            page="operations/task-failed",
+            page="troubleshoot/task-failed",
         ),
     )
     TOO_MANY_FIELDS = (
@@ -106,7 +106,7 @@ class ErrorClass(StrEnum):
         Entry(
             "a record that alone would add more columns than `limits: {columns: …}` allows, or has more fields without a"
             " column than the limit",
-            page="operations/too-many-columns",
+            page="troubleshoot/too-many-columns",
             remedy="declare a field whose objects have names that vary as map<string, …>, under another column's name"
             " with `field` where the table has its column already; leave fields out with `exclude`; or raise `limits:"
             " {columns: …}`",
@@ -130,7 +130,7 @@ class ErrorClass(StrEnum):
         "tombstone",
         Entry(
             "the record has no value, and the table has `tombstones: dead_letter`",
-            page="how-to/dead-letters#records-without-a-value",
+            page="guides/dead-letters#records-without-a-value",
             remedy="write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep"
             " them as rows, or `mode: upsert` where they delete rows",
             quotes_values=False,
@@ -150,7 +150,7 @@ class ErrorClass(StrEnum):
         Entry(
             "a row of the record does not meet an expectation of the table with `else: dead_letter`; the message names"
             " it, with the values",
-            page="how-to/expect",
+            page="guides/expect",
             quotes_values=False,  # Hidden values are hidden already.
         ),
     )
@@ -162,7 +162,7 @@ class ErrorClass(StrEnum):
         "lookup_miss",
         Entry(
             "a reference table has no row for the record, and the lookup has `on_miss: dead_letter`",
-            page="how-to/lookup",
+            page="guides/lookup",
             remedy='add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
         ),
     )
@@ -170,7 +170,7 @@ class ErrorClass(StrEnum):
         "no_key",
         Entry(
             "the record has no key, or no value in a key column, and the table has `mode: upsert`",
-            page="how-to/upsert",
+            page="guides/upsert",
             remedy="name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or"
             " read the topic into a table with `mode: append`: rows of a source table without a primary key cannot be"
             " identified",
@@ -182,7 +182,7 @@ class ErrorClass(StrEnum):
         Entry(
             "the value contains another key than the record's key, the key has a field that is not a key column, or the"
             " record has another primary key than the table",
-            page="how-to/upsert",
+            page="guides/upsert",
         ),
     )
     INCOMPLETE_PRIMARY_KEY_UPDATE = (
@@ -190,19 +190,19 @@ class ErrorClass(StrEnum):
         Entry(
             "incomplete primary-key update: the insert part lacks values, and the old row is neither in the table nor in"
             " the batch, nor has it arrived within a minute",
-            page="how-to/cdc#keys-and-large-values",
+            page="guides/cdc#keys-and-large-values",
             quotes_values=False,
         ),
     )
     NO_ORDER_VALUE = (
         "no_order_value",
-        Entry("the record has no value in the `order_by` column", page="how-to/upsert"),
+        Entry("the record has no value in the `order_by` column", page="guides/upsert"),
     )
     SUPERSEDED = (
         "superseded",
         Entry(
             "a replay found a newer change, in the table or after the record in its partition",
-            page="how-to/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),
     )
@@ -212,7 +212,7 @@ class ErrorClass(StrEnum):
             "a replay could not determine whether a newer change exists: the row lacks its coordinates, and the topic no"
             " longer contains the record; or the record is a truncate, changes several rows, or is a part of a primary-key"
             " update. Produce the record to the topic again, unless it is a truncate, or reset the table",
-            page="how-to/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),
     )
@@ -220,7 +220,7 @@ class ErrorClass(StrEnum):
         "newer_dead_letter",
         Entry(
             "a newer dead letter changes the same row, and was not part of the replay, or is a truncate",
-            page="how-to/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters#where-records-replace-rows",
             quotes_values=False,
         ),
     )
@@ -228,7 +228,7 @@ class ErrorClass(StrEnum):
         "no_wire_format",
         Entry(
             "the value does not begin with the wire format header that contains the schema id",
-            page="how-to/schema-registry",
+            page="guides/schema-registry",
             remedy="write the format of the topic's values under `value.format`, such as avro, json or text, or fix the"
             " producer",
             quotes_values=False,
@@ -238,21 +238,21 @@ class ErrorClass(StrEnum):
         "no_schema_id",
         Entry(
             "the record lacks the Kafka header that contains the schema id",
-            page="how-to/schema-registry",
+            page="guides/schema-registry",
             quotes_values=False,
         ),
     )
     UNKNOWN_SCHEMA_ID = (
         "unknown_schema_id",
-        Entry("the schema registry has no schema with this id", page="how-to/schema-registry", quotes_values=False),
+        Entry("the schema registry has no schema with this id", page="guides/schema-registry", quotes_values=False),
     )
     WRONG_SCHEMA = (
         "wrong_schema",
-        Entry("the schema has another format than the table", page="how-to/schema-registry", quotes_values=False),
+        Entry("the schema has another format than the table", page="guides/schema-registry", quotes_values=False),
     )
     UNUSABLE_SCHEMA = (
         "unusable_schema",
-        Entry("the registry has the schema, but it is unusable", page="how-to/schema-registry"),
+        Entry("the registry has the schema, but it is unusable", page="guides/schema-registry"),
     )
     NOT_AN_ENVELOPE = (
         "not_an_envelope",

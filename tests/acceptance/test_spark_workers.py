@@ -115,7 +115,7 @@ def test_queries_on_a_cluster_make_the_rows_that_one_process_makes(
     for partition in range(processing.PARTITIONS):  # The changes of a country are in order.
         mine = [one for one in processing.records(0, 600) if one["n"] % 5 % processing.PARTITIONS == partition]
         pipeline.feed.produce(topic, mine, partition)
-    # As docs/how-to/process.md has it: executors have the module from an archive alone.
+    # As docs/guides/process.md has it: executors have the module from an archive alone.
     _use(cluster, pipeline, {"spark.archives": f"{archive}#functions", "spark.executorEnv.PYTHONPATH": "functions"})
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))}
     with pipeline.running("--until-caught-up", environment={"SPARK_SECRET": cluster.secret, **paths}) as run:

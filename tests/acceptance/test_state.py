@@ -4,6 +4,7 @@ records, a second process. What Python computes of all records is what Spark, Py
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 from collections import defaultdict
@@ -15,6 +16,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
 from tests.acceptance.verifier import read_newest
+from tests.unit.upsert.history.versions import Model
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -135,13 +137,60 @@ class Events:
         assert [{name: row[name] for name in ("id", "v")} for row in rows] == self.kept
 
 
+class Versions:
+    """A topic of customers whose records are late now and then, with every version of them."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.models, self.count = pipeline, dict[int, Model](), 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "versions",
+            2,
+            mode="history",
+            key_columns=["k"],
+            key={"format": "json"},
+            select="select k, upper(name) as name, n, timestamp_millis(at) as at from records",
+            order_by="at",
+            track=["name"],
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count, self.count + 1
+            key = number * 7 % 13
+            at_ms = _BEGIN + (number - number * 5 % 11) * 1000
+            row = {"k": key, "name": f"name{number * 3 % 4}", "n": number, "at": at_ms}
+            model = self.models.setdefault(key, Model(True, lambda row: row["name"]))
+            model.apply(at_ms, row, is_placed=True)
+            self.pipeline.feed.send(self.topic, [row], key % 2, json.dumps({"k": key}).encode(), at_ms=_BEGIN)
+            if number % 17 == 0:
+                model.apply(_BEGIN + number * 1000, None, is_placed=False)
+                at_ms = _BEGIN + number * 1000
+                self.pipeline.feed.send(self.topic, [None], key % 2, json.dumps({"k": key}).encode(), at_ms=at_ms)
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        wanted = [
+            (key, version.start, version.end, version.row["name"].upper(), version.row["n"])
+            for key, model in sorted(self.models.items())
+            for version in model.versions
+        ]
+        rows = _rows_of(self.pipeline, self.table, "k")
+        shown = [(row["k"], *map(_millis, (row["valid_from"], row["valid_to"])), row["name"], row["n"]) for row in rows]
+        assert sorted(shown, key=lambda version: version[:2]) == wanted
+        assert all(row["is_current"] == (row["valid_to"] is None) for row in rows)
+
+
+def _millis(moment: datetime.datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
 def _rows_of(pipeline: Pipeline, table: str, order: str) -> list[dict[str, Any]]:
     metadata = pipeline.metadata(table)
     assert metadata is not None
     return sorted(read_newest(metadata), key=lambda row: row[order])
 
 
-def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events) -> None:
+def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events | Versions) -> None:
     """Kills the driver while a batch of this table is at the step."""
     with points[step, "hold"].armed():
         table.feed(50)
@@ -152,9 +201,14 @@ def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events
 
 
 def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
-    tables: tuple[Totals | Groups | Events, ...] = (Totals(pipeline), Groups(pipeline), Events(pipeline))
+    tables: tuple[Totals | Groups | Events | Versions, ...] = (
+        Totals(pipeline),
+        Groups(pipeline),
+        Events(pipeline),
+        Versions(pipeline),
+    )
     points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
-    for step, struck in zip((*_STEPS, _STEPS[0]), tables, strict=True):
+    for step, struck in zip((*_STEPS, *_STEPS), tables, strict=True):
         for table in tables:
             table.feed(120)
         run = pipeline.run(failpoints=points.declaration)

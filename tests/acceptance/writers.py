@@ -20,7 +20,7 @@ from typing import Any
 import fastavro
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from frazil.registry.protobuf import compile_proto
+from frazil_protobuf.protoc import compile_proto
 
 Row = dict[str, Any]
 ADD, WIDEN, WIDEN_FRACTIONS, REORDER, WIDEN_INSIDE = 2, 3, 4, 5, 6

@@ -29,7 +29,7 @@ PROTECTED = {
     "spark.network.crypto.enabled": "true",
     "spark.io.encryption.enabled": "true",
 }
-"""As docs/how-to/cluster.md has it, without the secret."""
+"""As docs/deploy/cluster.md has it, without the secret."""
 
 
 MASTER = "master"

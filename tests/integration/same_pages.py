@@ -1,4 +1,4 @@
-"""The examples of the pages "the same in Frazil"."""
+"""The examples of the transform cookbook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from docs.scan import ROOT
 
-_PAGES = sorted((ROOT / "docs" / "how-to" / "same").glob("[!R]*.md"))
+_PAGES = sorted((ROOT / "docs" / "migrate" / "transforms").glob("[!R]*.md"))
 _BLOCK = re.compile(r"^```(yaml|json)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

@@ -26,7 +26,7 @@ FILES = 12
 """Iceberg would read them by several tasks: it counts a file as four megabytes at least, a task is to have sixteen."""
 SMALL_TARGET = 64 * 1024
 BESIDE = {"deletes": 1, "orphans": 4}
-"""Tasks beside `cores`: those that list files while others read what they are compared with (docs/how-to/maintain.md)."""
+"""Tasks beside `cores`: those that list files while others read what they are compared with (docs/guides/maintain.md)."""
 
 
 @pytest.fixture(scope="module")

@@ -250,7 +250,7 @@ def answers(scene: Scene) -> Mapping[str, Ids]:
 
 @pytest.fixture(scope="module")
 def with_tables(scene: Scene, spark: ForeignSpark) -> ForeignSpark:
-    """Another team's Spark that has the pipeline's tables, by docs/how-to/query.md."""
+    """Another team's Spark that has the pipeline's tables, by docs/engines/query.md."""
     spark.restart()
     spark.add_local_catalog("frazil", scene.folder)
     return spark

@@ -197,7 +197,7 @@ def test_a_process_that_dies_while_it_publishes(broker: EmbeddedBroker, tmp_path
 def test_the_example_of_the_page_works_with_a_rest_catalog(
     broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path
 ) -> None:
-    page = (ROOT / "docs" / "how-to" / "publish.md").read_text()
+    page = (ROOT / "docs" / "guides" / "publish.md").read_text()
     first, second = map(yaml.safe_load, re.findall(r"^```yaml\n(pipeline.*?)^```", page, re.DOTALL | re.MULTILINE))
     shop = Shop(broker, tmp_path)
     document: dict[str, Any] = first

@@ -21,16 +21,16 @@ import pytest
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.registry.confluent import ConfluentRegistry
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.spec import RegistrySpec
+from frazil_registry.confluent import ConfluentRegistry
+from packages.registry.tests.unit.server import Desk, FakeRegistry, fake_registry, missing
 from tests.acceptance.ledger import Feed, Ledger
 from tests.acceptance.topics import Topics
 from tests.fixtures.registry import ApicurioRegistry
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
 from tests.integration.test_changelog import rows
-from tests.unit.registry.server import Desk, FakeRegistry, fake_registry, missing
 
 pytestmark = pytest.mark.timeout(900)
 

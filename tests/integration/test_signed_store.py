@@ -89,7 +89,7 @@ def test_a_wrong_key_and_a_missing_bucket_are_named_with_a_remedy(jvm: LightJvm,
 
 
 OF_OBJECTS = {"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"}
-"""With `s3:ListBucket`, the least rights of docs/reference/privileges.md."""
+"""With `s3:ListBucket`, the least rights of docs/security/privileges.md."""
 
 
 def test_the_least_rights_suffice_and_a_missing_one_is_named(jvm: LightJvm, store: S3Gateway, tmp_path: Path) -> None:

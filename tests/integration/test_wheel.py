@@ -205,6 +205,7 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
     ("extra", "text"),
     [
         ("ha", "ha: {elect: kafka}"),
+        ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
         ("verify", "verify: {every: 1h}"),
         ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
     ],
@@ -223,20 +224,30 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     )
 
 
-def test_an_envelope_of_an_extra_that_is_not_installed_names_what_to_install(core: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("extra", "settings", "what"),
+    [
+        ("cdc", "envelope: canal", "the envelope `canal`"),
+        ("protobuf", "value: {format: protobuf}", "the format `protobuf`"),
+        ("protobuf", "value: {format: avro}, key: {format: protobuf}", "the format `protobuf`"),
+    ],
+)
+def test_an_envelope_or_format_of_an_extra_that_is_not_installed_names_what_to_install(
+    core: Path, tmp_path: Path, extra: str, settings: str, what: str
+) -> None:
     lines = [
         "pipeline: p",
         "kafka: {bootstrap.servers: '127.0.0.1:9'}",
         "tables:",
-        "  a.b: {topic: t, envelope: canal}",
+        f"  a.b: {{topic: t, {settings}}}",
     ]
     (tmp_path / "frazil.yaml").write_text("\n".join(lines))
     words = [str(core / "frazil"), "status"]
     ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: the envelope `canal` is in the package frazil-cdc, which is not installed\n"
-        "where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[cdc]'`\n",
+        f"error: {what} is in the package frazil-{extra}, which is not installed\n"
+        f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
     )
 
 

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from frazil.catalog.progress import from_summary
-from frazil.ingest.loop.service import Service
-from frazil.ingest.tables.state import RunState
-from frazil.spec import PipelineSpec, load_spec
+from frazil.spec import PipelineSpec
 from frazil.types import Progress
-from tests.simulation.scene import Place, Scene, pipeline_of
-from tests.simulation.tables import Meddling, SharedTable
+from tests.simulation.scene import Place
+from tests.simulation.state_tables import StateHistory
 
-_TABLE = "lake.d"
 _WITHIN_MS = 3000
 
 
-class DedupeHistory(Scene):
+class DedupeHistory(StateHistory):
     """Topics `a` and `b` feed `lake.d`."""
 
     def __init__(self, seed: int, root: Path) -> None:
-        fate = Meddling(seed)
-        super().__init__(fate, root)
-        fate.meddle = self._meddle
-        self.table = SharedTable(self.catalog, _TABLE, fate)
+        super().__init__(seed, root, "lake.d")
+        fate = self.fate
         self.has_limit = fate.maybe(0.6)
         self.id_count = fate.pick(1, 40) if fate.maybe(0.5) else 1000
         self.produced: dict[Place, tuple[str | None, int]] = {}
@@ -44,15 +39,9 @@ class DedupeHistory(Scene):
         version, within = 3 if self.fate.maybe(0.5) else 2, f", within: {_WITHIN_MS}ms" if self.has_limit else ""
         settings = f"topics: [a, b], format_version: {version}, dedupe: {{by: [id]{within}}}"
         others = "metadata: [topic, partition, offset, timestamp], commit: {interval: 100ms}"
-        layout = self.fate.rng.choice(["", ", partition_by: [bucket(id, 3)]", ", sort_by: [v]"])
+        layout = self.fate.rng.choice(["", ', partition_by: ["bucket(id, 3)"]', ", sort_by: [v]"])
         columns = ", columns: {id: string, v: long}"
-        path = self.root / "pipeline.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"tables:\n  {_TABLE}: {{{settings}, {others}{columns}{layout}}}\n".replace(
-            "bucket(id, 3)", '"bucket(id, 3)"'
-        )
-        path.write_text(f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{text}')
-        return pipeline_of(self.root, load_spec(path, {}).tables[0])
+        return self.spec_of(f"{settings}, {others}{columns}{layout}")
 
     # What happens
 
@@ -68,54 +57,22 @@ class DedupeHistory(Scene):
             offset = self.source.produce(topic, partition, json.dumps(value).encode(), at_ms)
             self.produced[topic, partition, offset] = (name, at_ms)
 
-    def _touch_tables(self) -> None:
-        if self.fate.maybe(0.06):
-            self._meddle()
-        if self.fate.maybe(0.02):
-            self._roll_back(_TABLE)
-        if self.fate.maybe(0.01):
-            self._drop(_TABLE)
-
-    def _meddle(self) -> None:
-        if not self.table.has_snapshots:
-            return
-        if self.fate.maybe(0.4):
-            self.table.touch()
-        elif self.fate.maybe(0.1):
-            self.table.upgrade()
-        else:
-            self.table.compact()
-
     # The truth
 
-    def _check_end(self, service: Service) -> None:
-        [table] = service.tables
-        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
-        if self.catalog.load(_TABLE) is None:
-            assert not self.produced
-            return
-        progress = self.check()
-        behind = [place for place in self.produced if _at(progress, *place[:2]) <= place[2]]
-        assert not behind, f"not complete: {behind[:5]}"
+    def places(self) -> Iterator[Place]:
+        return iter(self.produced)
 
-    def check(self) -> Progress:
-        """Checks every snapshot; returns the newest progress."""
-        progress = Progress()
-        order: list[Place] = []
-        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
-            before, progress = progress, from_summary("sim", snapshot.summary) or progress
-            new = sorted(
-                place for place in self.produced if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])
-            )
-            order += new
-            rows = [(row["_topic"], row["_partition"], row["_offset"]) for row in self.table.rows_at(snapshot.id)]
-            kept = self._kept(order)
-            assert sorted(rows) == sorted(kept), f"snapshot {snapshot.id}: {set(rows) ^ set(kept)}"
-            if new and progress.balance is not None and progress.commit_id != before.commit_id:
-                dropped = len(set(new) - set(kept))
-                assert progress.balance.dropped.get("duplicate", 0) == dropped, snapshot.id
-                assert progress.balance.written == len(new) - dropped, snapshot.id
-        return progress
+    def makes_rows(self) -> bool:
+        return bool(self.produced)
+
+    def check_snapshot(self, snapshot_id: int, order: list[Place], new: list[Place], progress: Progress | None) -> None:
+        rows = [(row["_topic"], row["_partition"], row["_offset"]) for row in self.table.rows_at(snapshot_id)]
+        kept = self._kept(order)
+        assert sorted(rows) == sorted(kept), f"snapshot {snapshot_id}: {set(rows) ^ set(kept)}"
+        if new and progress is not None and progress.balance is not None:
+            dropped = len(set(new) - set(kept))
+            assert progress.balance.dropped.get("duplicate", 0) == dropped, snapshot_id
+            assert progress.balance.written == len(new) - dropped, snapshot_id
 
     def _kept(self, order: list[Place]) -> list[Place]:
         """The records that are kept, of records in this order."""
@@ -128,7 +85,3 @@ class DedupeHistory(Scene):
                 kept.append(place)
                 times[name or ""].append(at_ms)
         return kept
-
-
-def _at(progress: Progress, topic: str, partition: int) -> int:
-    return progress.offsets.get(topic, {}).get(partition, 0)

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frazil.catalog.progress import from_summary
-from frazil.ingest.loop.service import Service
-from frazil.ingest.tables.state import RunState
-from frazil.spec import PipelineSpec, load_spec
+from frazil.spec import PipelineSpec
 from frazil.types import Progress
-from tests.simulation.scene import Place, Scene, pipeline_of
-from tests.simulation.tables import Meddling, SharedTable
+from tests.simulation.scene import Place
+from tests.simulation.state_tables import StateHistory
 
-_TABLE = "lake.m"
 _PLAIN = (
     "merge: {n: sum, records: count, low: min, high: max, first: first, filled: latest_non_null, began: first_non_null,"
     " every: bool_and, some: bool_or, tags: collect_set, all_tags: collect_list}"
@@ -41,14 +37,12 @@ class Put:
     row: Row
 
 
-class MergeHistory(Scene):
+class MergeHistory(StateHistory):
     """Topics `a` and `b` feed `lake.m`. is_scattered: records of a group come through several partitions."""
 
     def __init__(self, seed: int, root: Path) -> None:
-        fate = Meddling(seed)
-        super().__init__(fate, root)
-        fate.meddle = self._meddle
-        self.table = SharedTable(self.catalog, _TABLE, fate)
+        super().__init__(seed, root, "lake.m")
+        fate = self.fate
         self.kind = str(fate.rng.choice([_PLAIN, _ORDERED, _CHANGES]))
         self.is_scattered = self.kind != _PLAIN or fate.maybe(0.3)
         self.key_count = fate.pick(1, 30)
@@ -63,11 +57,7 @@ class MergeHistory(Scene):
     def _spec(self) -> PipelineSpec:
         version = 3 if self.fate.maybe(0.6) else 2
         settings = f"topics: [a, b], mode: upsert, key: {{format: json}}, key_columns: [k], format_version: {version}"
-        path = self.root / "pipeline.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"tables:\n  {_TABLE}: {{{settings}, commit: {{interval: 100ms}}, {self.kind}}}\n"
-        path.write_text(f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{text}')
-        return pipeline_of(self.root, load_spec(path, {}).tables[0])
+        return self.spec_of(f"{settings}, commit: {{interval: 100ms}}, {self.kind}")
 
     # What happens
 
@@ -125,53 +115,21 @@ class MergeHistory(Scene):
         self.asked[topic, partition, offset] = asked
         self.count += 1
 
-    def _touch_tables(self) -> None:
-        if self.fate.maybe(0.06):
-            self._meddle()
-        if self.fate.maybe(0.02):
-            self._roll_back(_TABLE)
-        if self.fate.maybe(0.01):
-            self._drop(_TABLE)
-
-    def _meddle(self) -> None:
-        """What somebody else does to the table."""
-        if not self.table.has_snapshots:
-            return
-        if self.fate.maybe(0.4):
-            self.table.touch()
-        elif self.fate.maybe(0.1):
-            self.table.upgrade()
-        else:
-            self.table.compact()
-
     # The truth
 
-    def _check_end(self, service: Service) -> None:
-        [table] = service.tables
-        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
-        if self.catalog.load(_TABLE) is None:
-            assert not any(asked.op == "put" for puts in self.asked.values() for asked in puts)
-            return
-        progress = self.check()
-        behind = [place for place in self.asked if _at(progress, *place[:2]) <= place[2]]
-        assert not behind, f"not complete: {behind[:5]}"
+    def places(self) -> Iterator[Place]:
+        return iter(self.asked)
 
-    def check(self) -> Progress:
-        """Compares every snapshot with the query over its records; returns the newest progress."""
-        progress = Progress()
-        order: list[Place] = []
-        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
-            before, progress = progress, from_summary("sim", snapshot.summary) or progress
-            order += sorted(
-                place for place in self.asked if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])
-            )
-            expected = query(self.kind, (put for place in order for put in self.asked[place]))
-            rows = [{name: row.get(name) for name in self._names(row)} for row in self.table.rows_at(snapshot.id)]
-            found = {row["k"]: _comparable(row) for row in rows}
-            assert len(found) == len(rows), f"snapshot {snapshot.id} has a key twice"
-            wanted = {key: _comparable(row) for key, row in expected.items()}
-            assert found == wanted, f"snapshot {snapshot.id}: {found} is not {wanted}"
-        return progress
+    def makes_rows(self) -> bool:
+        return any(asked.op == "put" for puts in self.asked.values() for asked in puts)
+
+    def check_snapshot(self, snapshot_id: int, order: list[Place], new: list[Place], progress: Progress | None) -> None:  # noqa: ARG002
+        expected = query(self.kind, (put for place in order for put in self.asked[place]))
+        rows = [{name: row.get(name) for name in self._names(row)} for row in self.table.rows_at(snapshot_id)]
+        found = {row["k"]: _comparable(row) for row in rows}
+        assert len(found) == len(rows), f"snapshot {snapshot_id} has a key twice"
+        wanted = {key: _comparable(row) for key, row in expected.items()}
+        assert found == wanted, f"snapshot {snapshot_id}: {found} is not {wanted}"
 
     def _names(self, row: Mapping[str, Any]) -> Iterable[str]:
         of_kind = {_PLAIN: _OF_PLAIN, _ORDERED: _OF_ORDERED, _CHANGES: _OF_CHANGES}[self.kind]
@@ -250,7 +208,3 @@ def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: sorted(tags) if name == "tags" and tags else value for name, value in row.items() if value is not None
     }
-
-
-def _at(progress: Progress, topic: str, partition: int) -> int:
-    return progress.offsets.get(topic, {}).get(partition, 0)

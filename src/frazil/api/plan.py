@@ -12,6 +12,7 @@ from frazil.kafka.port import ReadRecord
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.plan import PlannedTable, plan_tables
+from frazil.ops.status import no_such_table
 from frazil.spec import PipelineSpec
 from frazil.types import OffsetRange
 
@@ -21,9 +22,18 @@ def plan(spec: PipelineSpec, only: str | None, note: Callable[[str], None]) -> l
 
     Raises: SpecError for a name that no table has; UnavailableError where Kafka or the catalog does not answer.
     """
+    if only is not None:
+        _refuse_unknown(spec, only)
     refuse_lost_catalog(spec)
     with catalog_and_queries(spec) as (catalog, queries):
         return plan_of(spec, topics_for_reading(spec), catalog, queries, only, note)
+
+
+def _refuse_unknown(spec: PipelineSpec, name: str) -> None:
+    """Refuses a name that no table can have, before a service is asked: where the file names every table."""
+    names = [table.name for table in spec.tables]
+    if name not in names and not (spec.routes or spec.selected.topics or spec.selected.follows_topic_keys):
+        raise no_such_table(name, names)
 
 
 def plan_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -25,6 +24,7 @@ from frazil.kafka.topics import KafkaTopics
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
 from frazil.plugins.elections import ELECTIONS
+from frazil.plugins.registries import REGISTRIES
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
@@ -78,9 +78,7 @@ def open_schemas(spec: PipelineSpec) -> Schemas | None:
     """Returns the schemas of the registry that the pipeline file names; None without one."""
     if spec.registry is None:
         return None
-    # Importing its client costs a fifth of a second, which pipelines without a registry save.
-    confluent = importlib.import_module("frazil.registry.confluent")
-    return Schemas(confluent.ConfluentRegistry(spec.registry), spec.registry.naming)
+    return Schemas(REGISTRIES.get("confluent").opener(spec.registry), spec.registry.naming)
 
 
 def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:

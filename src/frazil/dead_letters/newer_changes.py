@@ -115,6 +115,8 @@ class ChangeOrder:
         assert self._target.changes is not None
         if self._target.changes.merge:
             return self._of_merged(keys, progress, is_taken_off=self._target.changes.retracts)
+        if self._target.changes.history is not None:
+            return self._of_versions(keys, progress)
         verdicts, places = self._by_rows(keys, live_rows), self._draft.places_of(keys)
         ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
         # The table was rolled back and will read the record again, or the topic was recreated.
@@ -153,6 +155,17 @@ class ChangeOrder:
         if may_end and self._readers is not None:
             self._read_on({place[:2] for place in places}, keys, progress, self._readers)
             verdicts[numbers[self._are_ended(every, numbers, keys, is_taken_off=is_taken_off)]] = SUPERSEDED
+        return verdicts
+
+    def _of_versions(self, keys: Ranked, progress: Progress) -> Verdicts:
+        """Returns the verdicts where every change is a version at its time, so that dead letters apply in any order:
+        UNKNOWN where one is beyond the table's progress.
+        """
+        every = concat_ranked(self._draft.changes)
+        places = self._draft.places_of(every)
+        ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
+        verdicts = np.full(len(keys), APPLY, np.int8)
+        verdicts[find(keys, every)[every.offset >= np.array(ends, np.int64)]] = UNKNOWN
         return verdicts
 
     def _are_ended(self, every: Ranked, numbers: Ints, keys: Ranked, *, is_taken_off: bool) -> Bools:

@@ -43,10 +43,11 @@ from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
+from frazil.upsert.history.commit import prepare_versions
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
-from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.read_changes import refuse
+from frazil.upsert.task_changes import collect_changes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 
@@ -216,7 +217,9 @@ class UpsertReplay:
             return np.asarray(verdicts != APPLY, np.bool_)
 
         if report.changes.touched:
-            attempt.prepared = prepare_changes(self.catalog, self._target, state, report, are_late)
+            assert self._target.changes is not None
+            prepare = prepare_changes if self._target.changes.history is None else prepare_versions
+            attempt.prepared = prepare(self.catalog, self._target, state, report, are_late)
         writer = FileWriter(plain_target(self.dead_letters))
         with stored.abandoning(writer):
             for rows in self._pieces(self.files):

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from pyspark import __version__ as spark_version
 
 import frazil
+from frazil.http.own_process import OwnMetric, own_metrics
 from frazil.ingest.tables.state import Histogram, RunCounts, RunState
 from frazil.ingest.tables.table import Table
 from frazil.ops.pipeline_status import PipelineReport
@@ -280,10 +280,7 @@ PROCESS = (
         "destination",
     ),
 )
-"""The metrics of the process; those of `prometheus-client` are beside them."""
-OWN = CollectorRegistry()
-"""What `prometheus-client` knows of the process."""
-ProcessCollector(registry=OWN)
+"""The metrics of the process; those of `own_metrics` are beside them."""
 
 
 def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[TableStatus, Table]]:
@@ -358,7 +355,9 @@ def render(pipeline: RunningPipeline) -> bytes:
                 lines.append(f"{name}{{{labels}}} {value}")
             elif value is not None:
                 lines += [f'{name}{{{labels},{further}="{_escaped(kind)}"}} {number}' for kind, number in value]
-    return "\n".join([*lines, ""]).encode() + generate_latest(OWN)
+    for own in own_metrics():
+        lines += [*_head(own), f"{own.name} {own.value}"]
+    return "\n".join([*lines, ""]).encode()
 
 
 def _histogram(name: str, histogram: Histogram, label: str) -> Iterator[str]:
@@ -369,7 +368,7 @@ def _histogram(name: str, histogram: Histogram, label: str) -> Iterator[str]:
     yield f"{name}_sum{{{label}}} {histogram.total}"
 
 
-def _head(metric: Metric) -> tuple[str, str]:
+def _head(metric: Metric | OwnMetric) -> tuple[str, str]:
     return f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"
 
 

@@ -69,9 +69,9 @@ class PipelineReport:
     tables: Annotated[tuple[TableStatus, ...], "object"]
     #: The time of the report.
     now_ms: Milliseconds
-    #: The [processes of the pipeline](../how-to/standby.md) and who leads them; null while none runs.
+    #: The [processes of the pipeline](../operate/standby.md) and who leads them; null while none runs.
     leadership: LeadershipState | None = None
-    #: The offsets for [lag tools](../how-to/lag.md): the consumer group `group`, `last_ms` when it last had them, and
+    #: The offsets for [lag tools](../operate/lag.md): the consumer group `group`, `last_ms` when it last had them, and
     #: `failure`, why not; null while none runs, and with `publish_offsets: false`.
     published_offsets: Published | None = None
 

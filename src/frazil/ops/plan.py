@@ -50,6 +50,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.spec.history import describe_history
 from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
 from frazil.stages.notes import StageNote
@@ -119,7 +120,7 @@ class PlannedTable:
     sampled: int = 0
     #: Unread records, those that wait for an open transaction included.
     unread: int = 0
-    #: The unread records that wait for an [open transaction](../operations/open-transaction.md), as in `frazil status`.
+    #: The unread records that wait for an [open transaction](../troubleshoot/open-transaction.md), as in `frazil status`.
     open_transactions: tuple[OffsetRange, ...] = ()
     #: Bad records in the sample.
     bad: int = 0
@@ -138,7 +139,7 @@ class PlannedTable:
     in_spark: str = ""
     #: What each stage of an installed package does with the rows, in their order.
     stages: tuple[str, ...] = ()
-    #: What `merge` and `dedupe` do, a line for each.
+    #: What `merge`, `dedupe` and `mode: history` do, a line for each.
     state: tuple[str, ...] = ()
     #: Where commits are made and what readers see of them, with a `branch` or `tags`.
     publishing: tuple[str, ...] = ()
@@ -230,7 +231,7 @@ def plan_tables(
             plan = PlannedTable(
                 name,
                 stages=tuple(describe_stages(spec_of_table)),
-                state=tuple(describe_state(spec_of_table)),
+                state=(*describe_state(spec_of_table), *describe_history(spec_of_table)),
                 publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:

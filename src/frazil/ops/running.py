@@ -29,6 +29,7 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.kafka.port import ReadRecord
 from frazil.maintenance.plan import Plan
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.dead_letters import (
@@ -53,6 +54,8 @@ from frazil.ops.status import find_process, report_running
 from frazil.ops.table_status import MaintenanceReport
 from frazil.runtime.jvm import HeapUsage
 from frazil.spec import PipelineSpec
+from frazil.stages.table import record_key_of, table_stages
+from frazil.types import OffsetRange
 
 TelemetryCounts = Mapping[str, Sequence[tuple[Mapping[str, str], int]]]
 ANSWER_S = 60.0
@@ -179,6 +182,23 @@ class RunningPipeline:
             dead_letter_document(dead_letter)
             for dead_letter in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
         ]
+
+    def record_at(self, name: str, topic: str, partition: int, offset: int) -> ReadRecord | None:
+        """Returns the record at a place, fresh from Kafka; None where it is gone, and for a table that hides values.
+
+        Raises: UnknownTable; UnavailableError where Kafka does not answer.
+        """
+        if record_key_of(table_stages(self.find(name).spec)) is not None:
+            return None
+        records = self._own.read_sample([OffsetRange(topic, partition, offset, offset + 1)])
+        return next((record for record in records if record.offset == offset), None)
+
+    def ends(self, name: str) -> Mapping[tuple[str, int], int]:
+        """Returns the offset behind the last record of each partition that a table reads, fresh from Kafka.
+
+        Raises: UnknownTable; UnavailableError where Kafka does not answer.
+        """
+        return self._own.topics.source.ends(set(self.find(name).offsets.partitions()))
 
     def metadata(self, name: str) -> TableMetadata | None:
         """Returns the metadata of a table with its files, fresh from the catalog; None where it does not exist.

@@ -32,7 +32,7 @@ class TableCondition:
     """What a table is doing, and why."""
 
     #: `waiting`, `running`, `backing off`, `stopped`, `paused`, `standby` or `not running`
-    #: ([states](../operations/README.md)).
+    #: ([states](../troubleshoot/README.md)).
     state: str = "waiting"
     #: Why the table is stopped, or what it waits for; empty otherwise.
     reason: str = ""
@@ -56,7 +56,7 @@ class Lag:
     #: Offsets up to the ends of the topics' logs that are not committed. Null before they are measured, and where topics
     #: are gone or are other ones now.
     lag_records: Count | None = None
-    #: The offsets among them that wait for an [open transaction](../operations/open-transaction.md): `topic`,
+    #: The offsets among them that wait for an [open transaction](../troubleshoot/open-transaction.md): `topic`,
     #: `partition`, `start` (its first offset) and `end` (that of the log).
     open_transactions: tuple[OffsetRange, ...] = ()
 
@@ -67,7 +67,7 @@ class TableProgress:
 
     #: Whether the pipeline has ever committed to the table. Null where that is not known.
     committed: bool | None = None
-    #: The record timestamp up to which the table is [complete](../concepts.md#watermark).
+    #: The record timestamp up to which the table is [complete](../concepts/README.md#watermark).
     watermark_ms: Milliseconds | None = None
     #: The time of the pipeline's newest commit to the table.
     last_commit_ms: Milliseconds | None = None
@@ -78,9 +78,9 @@ class TableProgress:
     #: Records that change no row, by kind.
     ignored_records: Annotated[Mapping[str, Count], "object: kind → number"] | None = None
     #: Records, or commits, since the table was created that did not meet each of its
-    #: [expectations](../how-to/expect.md).
+    #: [expectations](../guides/expect.md).
     expectations: Mapping[str, Count] | None = None
-    #: Records that no other table of the [route](../how-to/route.md) takes, of the table of the rest.
+    #: Records that no other table of the [route](../guides/route.md) takes, of the table of the rest.
     rest_records: Annotated[Mapping[str, Count], "object: reason → number"] | None = None
 
 
@@ -98,7 +98,7 @@ class Noticed:
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """The findings of [table maintenance](../how-to/maintain.md)."""
+    """The findings of [table maintenance](../guides/maintain.md)."""
 
     #: The median size of the data files.
     p50_bytes: int = 0
@@ -128,7 +128,7 @@ class MaintenanceReport:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What the running process has found with [`verify`](../how-to/verify.md#while-the-pipeline-runs), since it started."""
+    """What the running process has found with [`verify`](../guides/verify.md#while-the-pipeline-runs), since it started."""
 
     #: When commits were last compared.
     last_ms: Milliseconds | None = None
@@ -196,7 +196,7 @@ class Derived:
     maintenance: MaintenanceReport | None = None
     #: What comparing commits with the topics has found; null without `verify`.
     verification: VerificationReport | None = None
-    #: What readers see of a table with a [`branch`](../how-to/publish.md); null for a table that commits to main.
+    #: What readers see of a table with a [`branch`](../guides/publish.md); null for a table that commits to main.
     publishing: PublishReport | None = None
 
 

@@ -24,6 +24,8 @@ class Extra:
     name: str
     #: The names that it adds, by group of entry points.
     added: Mapping[str, tuple[str, ...]]
+    #: The distributions that its code imports in tasks, besides those that the core's does.
+    task_requirements: tuple[str, ...] = ()
 
     @property
     def distribution(self) -> str:
@@ -50,8 +52,12 @@ EXTRAS = (
             )
         },
     ),
+    Extra("protobuf", {"frazil.messages": ("protobuf",)}, task_requirements=("protobuf",)),
+    Extra("registry", {"frazil.registries": ("confluent",)}),
     Extra("replay", {"frazil.commands": ("replay",)}),
+    Extra("start", {"frazil.commands": ("init", "size")}),
     Extra("telemetry", {"frazil.observers": ("telemetry",)}),
+    Extra("testing", {"frazil.commands": ("test", "try")}),
     Extra("verify", {"frazil.commands": ("verify",), "frazil.observers": ("verify",)}),
 )  # fmt: skip
 """Every extra with a package of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pyiceberg.types import BinaryType, IcebergType, IntegerType, LongType, StringType, StructType
@@ -33,6 +34,24 @@ class Format:
         return function_of(self.decode)
 
 
+@dataclass(frozen=True)
+class MessageFormat:
+    """A format whose schemas define several messages."""
+
+    #: The class of a `decode.messages.MessageSchemas`, as `module:name`.
+    target: str
+
+    @property
+    def schemas(self) -> Any:
+        """The instance that reads schemas and messages; the same at each call."""
+        return _instance_of(self.target)
+
+
+@cache
+def _instance_of(target: str) -> Any:
+    return function_of(target)()
+
+
 _BY_SCHEMA = "frazil.rows.writer_schemas:decode_with_schemas"
 _PLAIN = "frazil.decode.plain:decode_plain"
 _SCHEMA = ("schema", "framing", "subject")
@@ -51,3 +70,5 @@ FORMATS: Registered[Format] = Registered(
     },
 )
 """Every format; of a package `format: NAME` in its group `frazil.formats`."""
+MESSAGES: Registered[MessageFormat] = Registered("frazil.messages", "format", MessageFormat, {})
+"""What reads the messages of a format; the core has no such reader."""

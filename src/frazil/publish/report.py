@@ -31,7 +31,7 @@ class FailedAudit:
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What readers of a table with a [`branch`](../how-to/publish.md) see, and why not more."""
+    """What readers of a table with a [`branch`](../guides/publish.md) see, and why not more."""
 
     #: The branch that takes the commits.
     branch: str = ""
@@ -49,7 +49,7 @@ class PublishReport:
     snapshot_id: Annotated[int, "number"] | None = None
     #: When it was published.
     published_ms: Milliseconds | None = None
-    #: The record timestamp up to which it is [complete](../concepts.md#watermark).
+    #: The record timestamp up to which it is [complete](../concepts/README.md#watermark).
     complete_to_ms: Milliseconds | None = None
     #: The snapshot that was audited last.
     candidate_id: Annotated[int, "number"] | None = None

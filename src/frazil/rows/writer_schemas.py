@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import DateType, NestedField, StructType, TimeType
+from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.envelope import opened_fields
 from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
@@ -20,17 +20,14 @@ from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
-from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
-from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP, LOCAL_UNITS, UNSIGNED, LogicalType
+from frazil.decode.connect.values import LOCAL_UNITS, UNSIGNED, LogicalType
 from frazil.decode.conversion import Conversion
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
 from frazil.decode.json_schema.types import SchemaStruct, read_json_schema, refused_changes
-from frazil.decode.protobuf import json_structs
-from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
-from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.decode.messages import FIRST, has_message_schemas, message_schemas
 from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
@@ -53,11 +50,8 @@ _WARM_TYPES: dict[str, Any] = {
     "u": {"type": "string", "logicalType": "uuid"},
 }
 _WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
-# A message of proto2, whose code includes all that proto3 needs: message Warm { optional string s = 1; }
-_WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
 _NOT_DECLARED = Reading()
 _MAX_MISSING = 1000
-_FIRST = (0,)
 
 
 @dataclass
@@ -163,18 +157,18 @@ def _read_messages(
     batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
 ) -> None:
     """Reads Protobuf records: a schema may define many messages, and each record names its own."""
-    declared = batch.reading.message
+    schemas, declared = message_schemas(), batch.reading.message
     if batch.reading.framing == "none":  # A header that names the schema names the message too.
-        named = split_message_indexes(_bodies_of(path)).paths if path else []
-        message = declared or (named or [_FIRST])[0]
-        _read_columns(batch, schema_id, rows, bodies, partial(protobuf_reader, schema.descriptors, message))
+        named = schemas.split_indexes(_bodies_of(path)).paths if path else []
+        message = declared or (named or [FIRST])[0]
+        _read_columns(batch, schema_id, rows, bodies, partial(schemas.reader, schema.descriptors, message))
         return
-    indexed = split_message_indexes(bodies)
+    indexed = schemas.split_indexes(bodies)
     for code in np.unique(indexed.fault[indexed.fault != 0]).tolist():
-        batch.refuse(rows[indexed.fault == code], MESSAGE_INDEX_FAULTS[code - 1])
+        batch.refuse(rows[indexed.fault == code], schemas.index_faults[code - 1])
     for code, indexes in enumerate(indexed.paths):
         mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
-        reader = partial(protobuf_reader, schema.descriptors, declared or indexes)
+        reader = partial(schemas.reader, schema.descriptors, declared or indexes)
         _read_columns(batch, schema_id, rows[mine], select_bodies(indexed.bodies, mine), reader)
 
 
@@ -225,28 +219,11 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
 def _logical_types(
     schema: WriterSchema | None, reader: Reader, columns: Sequence[NestedField], envelope: Envelope | None
 ) -> Mapping[Path, LogicalType]:
-    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. columns: of the table.
-
-    In an envelope of Debezium, Google's messages for times are those of Connect's converter. Elsewhere a timestamp is an
-    instant, and without any envelope a date or time stays a struct, unless the column is declared with a time type.
-    """
-    if isinstance(reader, ProtobufReader):
-        logical_types = logical_types_of_protobuf(*reader.described)
-        if not logical_types or (envelope is not None and envelope.kind in ("debezium", "none")):
-            return logical_types
-        logical_types = {
-            path: logical_type for path, logical_type in logical_types.items() if logical_type.name != GOOGLE_TIMESTAMP
-        }
-        if envelope is not None:
-            return logical_types
-        fed = FedColumns(reader.struct, columns)
-        return {
-            path: logical_type
-            for path, logical_type in logical_types.items()
-            if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(fed.type_at(path), DateType | TimeType)
-        }
-    if schema is None or not isinstance(reader, AvroReader):
+    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. columns: of the table."""
+    if schema is None:
         return {}
+    if not isinstance(reader, AvroReader):
+        return message_schemas().logical_types(reader, columns, envelope)
     logical_types = logical_types_of_avro(schema.text, tuple(text for _, text in schema.references))
     return (
         logical_types
@@ -355,7 +332,7 @@ def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: 
         return _json_schema(schema).struct
     if schema.kind == "avro":
         return _avro(schema, forms).struct
-    return protobuf_reader(schema.descriptors, message or _FIRST, forms).struct
+    return message_schemas().reader(schema.descriptors, message or FIRST, forms).struct
 
 
 @lru_cache(maxsize=256)
@@ -424,7 +401,9 @@ def row_struct(
     renames = row_renames(schema, envelope, struct)
     forms = _forms_of(struct, envelope, opened, renames)
     struct = struct_of(schema, message, forms) if forms else struct
-    reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
+    reader: Reader = (
+        _avro(schema) if schema.kind == "avro" else message_schemas().reader(schema.descriptors, message or FIRST)
+    )
     logical_types = _logical_types(schema, reader, fields, envelope)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
@@ -447,13 +426,11 @@ def row_struct(
 def warm_up(compiles_all: bool) -> None:
     """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from.
 
-    Few tables need the function that writes JSON, and it takes seconds to compile: it is compiled with `compiles_all`,
-    otherwise by the first table that needs it.
+    compiles_all: also compiles those that few tables need; otherwise the first table that needs one compiles it.
     """
-    json_structs.warm_up(compiles_all)
+    if has_message_schemas():
+        message_schemas().warm_up(compiles_all)
     fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
     schema = json.dumps({"type": "record", "name": "Warm", "fields": fields})
-    schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=_WARM_DESCRIPTORS)))
-    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0\n\1a"], pa.binary())
-    for kind in ("avro", "protobuf"):
-        decode_with_schemas(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)
+    reading = Reading(format="avro", schemas=(("1", WriterSchema("avro", schema)),))
+    decode_with_schemas(reading, (), {"value": pa.array([b"\0\0\0\0\1" + _WARM_AVRO], pa.binary())}, 1)

@@ -21,6 +21,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 import structlog
@@ -28,8 +29,8 @@ import structlog
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.extras import EXTRAS, installed_extras
-from frazil.plugins.formats import FORMATS
+from frazil.plugins.extras import EXTRAS, Extra, installed_extras
+from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.plugins.stages import STAGES
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.tether import tethered
@@ -44,15 +45,12 @@ PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ROOTS = (
     "cramjam",
     "cryptography",
-    "fastavro",
     "google-crc32c",
-    "hdfs-native",
     "kafka-python",
     "numba",
     "numpy",
     "obstore",
     "pandas",
-    "protobuf",
     "pyarrow",
     "pydantic",
     "pyiceberg",
@@ -60,6 +58,8 @@ _ROOTS = (
     "pyyaml",
     "xxhash",
 )
+_OF_EXTRAS = ("fastavro", "hdfs-native")
+"""What tasks import where it is installed here."""
 # Only PyIceberg's command line needs click and rich. Frazil itself, which packages with formats require, is the other
 # archive.
 _NOT_SHIPPED = {"click", "frazil", "rich"}
@@ -138,7 +138,9 @@ def packages_archive(deadline: Deadline | None = None) -> Path:
     """
     own = {extra.distribution for extra in EXTRAS}  # In the other archive.
     added = sorted((FORMATS.packages | ENVELOPES.packages | STAGES.packages) - own)
-    distributions = closure((*_ROOTS, *added), _NOT_SHIPPED | own)
+    required = [name for extra in _extras_of_tasks() for name in extra.task_requirements]
+    required += [name for name in _OF_EXTRAS if find_spec(name.replace("-", "_")) is not None]
+    distributions = closure((*_ROOTS, *required, *added), _NOT_SHIPPED | own)
     check_recorded(distribution for distribution in distributions if distribution.name in added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in distributions:
@@ -169,10 +171,15 @@ def code_archive(deadline: Deadline | None = None) -> Path:
         return _cached(_CODE, plain, lambda: files, deadline)
 
 
+def _extras_of_tasks() -> list[Extra]:
+    """Returns the installed extras whose code tasks run."""
+    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group}
+    return [extra for extra in installed_extras() if groups.intersection(extra.added)]
+
+
 def _own_files() -> Iterator[tuple[str, Path]]:
     """Yields the modules of Frazil and of its installed extras that tasks use, with the entry points of the latter."""
-    groups = {FORMATS.group, ENVELOPES.group, STAGES.group}
-    extras = [extra for extra in installed_extras() if groups.intersection(extra.added)]
+    extras = _extras_of_tasks()
     for module in ("frazil", *(extra.module for extra in extras)):
         root = Path(str(importlib.import_module(module).__file__)).parent
         yield from ((f"{module}/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))

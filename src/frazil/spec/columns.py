@@ -9,7 +9,7 @@ from pyiceberg import types
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
-from frazil.plugins.formats import FORMATS
+from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.secrets import has_reference
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import ColumnSpec, ValueSpec
@@ -157,7 +157,9 @@ def check_shaping(table: TableSpec) -> Iterator[Mistake]:
 
 
 def check_value(value: ValueSpec) -> Iterator[Mistake]:
-    """Yields settings that say nothing of the format of values."""
+    """Yields settings that say nothing of the format of values, and a format whose package is not installed."""
+    if value.format == "protobuf":
+        yield from try_check("format", MESSAGES.get, value.format)
     keys = FORMATS.get(value.format).keys
     for name in dict.fromkeys(name for value_format in FORMATS.built_in.values() for name in value_format.keys):
         if keys_of(ValueSpec)[name].field in value.model_fields_set and name not in keys:

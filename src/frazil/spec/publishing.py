@@ -39,7 +39,7 @@ def _read_audit(name: str, query: str) -> tuple[str, str]:
 
 
 class Reader(NamedTuple):
-    """An engine that reads tables (docs/reference/engines.md)."""
+    """An engine that reads tables (docs/engines/README.md)."""
 
     #: Its name in sentences.
     label: str

@@ -9,7 +9,7 @@ from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route
 from frazil.spec.changes import added_metadata
 from frazil.spec.models import PipelineSpec, RouteSpec, Shared, TableSpec
-from frazil.spec.settings import METADATA_COLUMNS, MetadataField
+from frazil.spec.settings import HISTORY, METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading
@@ -110,7 +110,7 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
         if route.division.rest is None or route.is_by_topic:
             continue
         kind_of = route.changes.envelope.kind if route.changes.envelope is not None else "none"
-        own = {name: column for name, column in route.metadata.items() if name not in _OF_DELETES}
+        own = {name: column for name, column in route.metadata.items() if name not in (*_OF_DELETES, *HISTORY)}
         counts = {name for name, function in route.changes.merge if function == "count"}
         settings = {
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
@@ -122,6 +122,8 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
             "columns": tuple(column for column in route.shape.columns if column.name not in counts),
             "merge": (),
             "dedupe": None,
+            "keeps_history": False,
+            "track": (),
             "changelog": kind_of != "none",
             "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),

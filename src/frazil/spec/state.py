@@ -63,7 +63,9 @@ def retracts(table: TableSpec) -> bool:
 
 
 def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The columns, metadata and handling of tombstones that `merge` and `dedupe` bring about. metadata: of the table."""
+    """The columns, metadata, and handling of tombstones and bad records that `merge` and `dedupe` bring about. metadata: of
+    the table.
+    """
     settings: dict[str, Any] = {}
     declared = Spellings((*(column.name for column in table.shape.columns), *metadata.values()))
     counts = [name for name, function in table.changes.merge if function == "count" and declared.find(name) is None]
@@ -72,6 +74,9 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
         settings["columns"] = (*table.shape.columns, *columns)
     if retracts(table) and not table.changes.tombstones:
         settings["tombstones"] = "ignore"
+    if retracts(table) and "on_bad_record" not in table.bad_records.model_fields_set:
+        # Without the record, the next change of its row would subtract what was never added.
+        settings["on_bad_record"] = "stop"
     if table.changes.dedupe is not None and table.changes.dedupe.within_s is not None and "timestamp" not in metadata:
         settings["metadata"] = {**metadata, "timestamp": METADATA_COLUMNS["timestamp"]}
     return settings

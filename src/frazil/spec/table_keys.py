@@ -12,7 +12,7 @@ from frazil.plugins.functions import Function
 from frazil.spec import settings, table_forms
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.keys import Declared, Key, section
+from frazil.spec.syntax.keys import Declared, Key, not_a_key, section
 from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
@@ -168,8 +168,14 @@ class ChangesSpec(Declared):
     ] = None
     """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
     cloudevents or outbox, of events."""
-    mode: Literal["append", "upsert"] = "append"
-    """Whether records are appended (append) or replace rows by key (upsert)."""
+    mode: Literal["append", "upsert", "history"] = "append"
+    """Whether records are appended (append), replace rows by key (upsert), or become versions of the row of their key
+    (history): each has `valid_from`, `valid_to` and `is_current`."""
+    #: Whether every version of a row is kept, of a table whose `mode`, once the file is read, is upsert.
+    keeps_history: Annotated[bool, not_a_key("keeps_history")] = False
+    track: Annotated[tuple[str, ...], forms.NAMES] = ()
+    """With `mode: history` the columns whose changes make a version; all but the key, `order_by` and metadata unless
+    written. The other columns have the values of the version's last record."""
     #: Empty: those of the record's key.
     key_columns: Annotated[tuple[str, ...], forms.NAMES] = ()
     """The columns that identify a row; by default the record key's, or those that Canal's messages name."""

@@ -6,18 +6,22 @@ others than the driver, so it gets the driver's.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hdfs_native import Client, FileStatus, WriteOptions
 from pyiceberg.io import InputFile, OutputFile
 
+from frazil.errors import SpecError
 from frazil.store.properties import DRIVERS_HADOOP, HDFS, StoreProperty, refusal
 from frazil.store.ranges import RangeReader, StoreWriter
+
+if TYPE_CHECKING:  # An extra.
+    from hdfs_native import Client, FileStatus, WriteOptions
 
 USER = "user"
 """Beside Hadoop's settings: whom the cluster takes the driver for."""
@@ -27,6 +31,20 @@ _USER_VARIABLE = "HADOOP_USER_NAME"
 _DEFAULTS = {"dfs.client.failover.max.attempts": "4"}
 # An answer of a name node is the name of a Java class, a message, and a stack trace.
 _ANSWER = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)?$)', re.DOTALL)
+
+
+def hdfs_library() -> Any:
+    """Returns the module of the client.
+
+    Raises: SpecError where it is not installed.
+    """
+    try:
+        return importlib.import_module("hdfs_native")
+    except ModuleNotFoundError:
+        raise SpecError(
+            "files of HDFS need the package hdfs-native, which is not installed",
+            remedy="pip install 'frazil[hdfs]', here and where tasks run",
+        ) from None
 
 
 def setting_of(name: str) -> StoreProperty | None:
@@ -70,7 +88,8 @@ class HdfsCluster:
             os.environ[_USER_VARIABLE] = user
         address = f"hdfs://{self._host}"
         with _as_os_errors(address):
-            return Client(address, {**_DEFAULTS, **self._settings}, os.devnull)
+            client: Client = hdfs_library().Client(address, {**_DEFAULTS, **self._settings}, os.devnull)
+            return client
 
     def file(self, location: str, key: str) -> HdfsFile:
         """Returns the file at the path `key`, which has no `/` in front."""
@@ -87,12 +106,13 @@ class HdfsCluster:
     def options(self, overwrite: bool) -> WriteOptions:
         """Returns what a new file has: what one of Java's would have."""
         settings = self._settings
-        return WriteOptions(
+        options: WriteOptions = hdfs_library().WriteOptions(
             block_size=_number(settings.get("dfs.blocksize")),
             replication=_number(settings.get("dfs.replication")),
             permission=0o666 & ~int(settings.get("fs.permissions.umask-mode", "022"), 8),
             overwrite=overwrite,
         )
+        return options
 
 
 class HdfsFile(InputFile, OutputFile):

@@ -467,7 +467,7 @@ def transfer_deletes(
         count = len(keys[0])
         if any(key.null_count for key in keys) or np.unique(key_codes(keys)).size != count:
             return None
-        moved_rows = find_rows(target, new, keys, target.changes.paths)
+        moved_rows = find_rows(target, new, keys, target.changes.row_paths)
         if sum(hits.rows.size for hits in moved_rows.hits) != count:
             return None
         gone = {hits.file: bits_of(hits.rows) for hits in moved_rows.hits}
@@ -485,5 +485,5 @@ def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[Li
         gone = read_deletes(target, file.path, file.deletes) - read_deletes(target, file.path, then[file.path])
         if gone:
             rows = pa.array(rows_of(gone))
-            parts.append([key.take(rows) for key in key_columns(target, file, target.changes.paths)])
+            parts.append([key.take(rows) for key in key_columns(target, file, target.changes.row_paths)])
     return tuple(pa.concat_arrays(column) for column in zip(*parts, strict=True)) if parts else None

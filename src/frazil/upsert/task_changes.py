@@ -10,13 +10,23 @@ from frazil.report import ChangeReport, Touched
 from frazil.schema.arrow import Records
 from frazil.stages.changes import Changes
 from frazil.types import DataFile, Offsets
+from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.dedupe.id_rows import IdRows
+from frazil.upsert.history.event_rows import EventRows
 from frazil.upsert.key_updates.parts import KeyUpdateSearch
-from frazil.upsert.merge.part_rows import collect_changes
+from frazil.upsert.merge.part_rows import PartRows
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
+
+
+def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows | EventRows:
+    """Returns what collects the changes of a table in one task."""
+    if target.changes is not None and target.changes.history is not None:
+        return EventRows(target, topics)
+    is_merging = target.changes is not None and target.changes.merge
+    return PartRows(target, topics) if is_merging else ChangeRows(target, topics)
 
 
 class TaskChanges:

@@ -8,15 +8,16 @@ Source: Iceberg specification, appendix A, "Avro".
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 from pyiceberg.schema import make_compatible_name, visit
 from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType
 from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
 
+from frazil.errors import SpecError
 from frazil.schema.arrow import rows_as_written
 
 _NamedTypes = dict[str, pa.DataType]
@@ -45,12 +46,26 @@ def avro_rows(rows: Iterable[pa.RecordBatch], schema: Mapping[str, Any]) -> Iter
 def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Returns the schema of an Avro file, with field ids as Parquet has them, and its rows.
 
-    Raises: OSError where the store fails; KeyError or ValueError for a file that was not written for Iceberg.
+    Raises: OSError where the store fails; KeyError or ValueError for a file that was not written for Iceberg; SpecError
+    where the package that reads it is not installed.
     """
-    blocks = fastavro.block_reader(stream)
-    written: Any = blocks.writer_schema
-    schema, plain = pa.schema(_arrow_fields(written, {})), fastavro.parse_schema(_plain(written))
-    return schema, (_rows(block, plain, schema) for block in blocks)
+    library = _library()
+    blocks = library.block_reader(stream)
+    schema, plain = (
+        pa.schema(_arrow_fields(blocks.writer_schema, {})),
+        library.parse_schema(_plain(blocks.writer_schema)),
+    )
+    return schema, (_rows(library, block, plain, schema) for block in blocks)
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("fastavro")
+    except ModuleNotFoundError:
+        raise SpecError(
+            "files of a table that another writer wrote in Avro need the package fastavro, which is not installed",
+            remedy="pip install 'frazil[avro-files]', here and where tasks run",
+        ) from None
 
 
 # ---- schemas
@@ -154,9 +169,9 @@ def _objects(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _rows(block: Any, plain: Any, schema: pa.Schema) -> pa.Table:
+def _rows(library: Any, block: Any, plain: Any, schema: pa.Schema) -> pa.Table:
     """Returns the rows of one block of a file."""
-    rows: list[Any] = [fastavro.schemaless_reader(block.bytes_, plain, None) for _ in range(block.num_records)]
+    rows: list[Any] = [library.schemaless_reader(block.bytes_, plain, None) for _ in range(block.num_records)]
     for field in schema:
         if _has_map(field.type):
             for row in rows:

@@ -73,6 +73,20 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 
 @dataclass(frozen=True)
+class History:
+    """The columns of the versions of rows."""
+
+    #: The column with the time from which a version is valid.
+    valid_from: str
+    #: The column with the time from which it is no longer; null for a current version.
+    valid_to: str
+    #: The column that shows whether the version is current.
+    is_current: str
+    #: The columns whose changes make a version; empty: all but the key, the ordering column and metadata.
+    track: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ChangeReading:
     """How records become changes of an upsert table."""
 
@@ -100,17 +114,28 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
+    #: How every version of a row is kept; None where the latest alone is.
+    history: History | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The key columns as paths."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
 
+    @property
+    def row_paths(self) -> tuple[Path, ...]:
+        """The columns that identify one row, as paths: several versions have one key."""
+        return self.paths if self.history is None else (*self.paths, (self.history.valid_from,))
+
     def spelled(self, schema: Schema | None) -> ChangeReading:
         """Returns the reading with key and ordering columns as the schema writes their names, whatever their case."""
         columns = tuple(spelled(name, schema) for name in self.key_columns)
         merge = tuple((spelled(name, schema), function) for name, function in self.merge)
-        return replace(self, key_columns=columns, order_by=spelled(self.order_by, schema), merge=merge)
+        history = self.history and replace(
+            self.history, track=tuple(spelled(name, schema) for name in self.history.track)
+        )
+        order = spelled(self.order_by, schema)
+        return replace(self, key_columns=columns, order_by=order, merge=merge, history=history)
 
 
 @dataclass(frozen=True)

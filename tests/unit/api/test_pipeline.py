@@ -50,6 +50,8 @@ def test_a_name_that_no_table_has_is_refused_before_a_service_is_asked(file: Pat
     with pytest.raises(frazil.SpecError, match=r"the pipeline has no table `shop\.order`") as raised:
         shop.status("shop.order")
     assert raised.value.remedy == "did you mean `shop.orders`?"
+    with pytest.raises(frazil.SpecError, match=r"the pipeline has no table `shop\.order`"):
+        shop.plan("shop.order")
 
 
 def test_a_service_that_does_not_answer_is_a_problem_of_the_status(file: Path) -> None:

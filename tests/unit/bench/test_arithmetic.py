@@ -7,6 +7,7 @@ import pytest
 from bench.arithmetic import (
     back_under_s,
     first_seen_ms,
+    in_64_bits,
     lateness_ms,
     prefix_total,
     ratio,
@@ -142,3 +143,10 @@ def test_a_run_without_its_first_records_costs_what_is_left() -> None:
     (run,) = after_first([{"cpu_s_per_million": 4.0, "records_per_s_steady": 9}], 12_000_000, 6.0, 4_000_000)
     assert run["cpu_s_per_million"] == 3.0
     assert (run["records_per_s"], run["counted_records"]) == (9, 8_000_000)
+
+
+@pytest.mark.parametrize(
+    ("total", "kept"), [(5, 5), (-5, -5), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 + 3, 3)]
+)
+def test_a_sum_keeps_what_fits_into_64_bits(total: int, kept: int) -> None:
+    assert in_64_bits(total) == kept

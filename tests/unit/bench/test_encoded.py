@@ -26,8 +26,8 @@ from bench.encoded import (
 )
 from bench.records import SCHEMA, DamagedPool, make_pool, timed_value
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.writer_schemas import decode_with_schemas
+from frazil_protobuf.protoc import compile_proto
 
 NUMBERS = (0, 1, 63, 64, 127, 128, 16_383, 16_384, 11_999_999)
 

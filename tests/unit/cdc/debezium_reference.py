@@ -286,7 +286,7 @@ _INTRODUCTION = """\
 # Debezium types
 
 The column type of each source type, for JSON with its schema and for Avro. `make docs` generates the table from the
-decoders, and a test verifies that both formats agree. See also [change data](../how-to/cdc.md) and
+decoders, and a test verifies that both formats agree. See also [change data](../guides/cdc.md) and
 [envelopes](envelopes.md).
 
 | source column | Kafka Connect | name | Iceberg |

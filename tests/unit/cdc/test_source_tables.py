@@ -13,9 +13,9 @@ from frazil.decode.settings import Envelope
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
+from packages.protobuf.tests.unit.test_envelopes import ProtobufScenario
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for
-from tests.unit.cdc.test_protobuf_envelopes import ProtobufScenario
 
 FIELDS: tuple[MetadataField, ...] = ("source_database", "source_schema", "source_table")
 _ROW = {"id": 1, "v": "a"}

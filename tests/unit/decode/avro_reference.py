@@ -150,7 +150,7 @@ _NOTES = """
 - At most one field of a union struct is set, or none for null. Its fields have Avro's names of the branches: the name
   of a primitive type, `array`, `map`, the name of a named type without its namespace or, if that is not unique, with it
   (dots become underscores). A union of null and one other type is that type; [the effect of adding a second
-  type](../how-to/evolve.md#evolution-policies).
+  type](../guides/evolve.md#evolution-policies).
 - A record that contains itself has no finite column type. Each recursive value is a string with the value's JSON: bytes
   and fixed as base64, logical types as their underlying types, NaN and infinities as strings, a union as above (an
   object with one member, the branch).
@@ -159,7 +159,7 @@ _NOTES = """
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column declared as `timestamptz(ns)` or
   `timestamp(ns)` has their microsecond.
 - If the table has a column of the underlying type, or of another compatible type, a value is read as [that
-  type](../how-to/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
+  type](../guides/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
   bytes, a record without fields as a struct of nulls.
 - Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` beside a
   field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,

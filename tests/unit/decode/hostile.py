@@ -23,7 +23,6 @@ from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import new_schema
@@ -31,13 +30,14 @@ from frazil.schema.projection import Shaping
 from frazil.spec.syntax.types import parse_type
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
+from frazil_protobuf.protoc import compile_proto
+from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, fill
+from packages.protobuf.tests.unit.protobuf_schemas import REFERENCES, SHOP, class_of
 from tests.unit.cdc.canal_reference import Message as CanalMessage
 from tests.unit.cdc.envelope_messages import AVRO as AVRO_ENVELOPE
 from tests.unit.cdc.envelope_reference import Message
 from tests.unit.cdc.mongodb_source import change, value_with_schema
 from tests.unit.cdc.test_json_schema_envelopes import JSON_ENVELOPE
-from tests.unit.decode.protobuf_chance import Chance, damage, fill
-from tests.unit.decode.protobuf_schemas import REFERENCES, SHOP, class_of
 from tests.unit.ingest.targets import records_of, run, target_of
 
 COUNT = 24

@@ -116,13 +116,13 @@ _INTRODUCTION = """\
 Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one JSON object (RFC 8259, UTF-8); each member is a value of the column with the same name
-([case](../how-to/shape.md#capitals) is ignored). A value is rejected, with its record, if it cannot be converted
+([case](../guides/shape.md#capitals) is ignored). A value is rejected, with its record, if it cannot be converted
 losslessly to the column's type. Two conversions are approximate: a number becomes the nearest `float` or `double`, and
 times are truncated to microseconds, towards the past, because Go, Java and .NET write seven to nine digits of a second.
 A null or absent member is null.
 
-A column can be declared to accept more: [other values as text](../how-to/declare-columns.md#other-values-as-text), and
-[numbers as days and times of day](../how-to/declare-columns.md#days-and-times-as-numbers). The tables below apply to
+A column can be declared to accept more: [other values as text](../guides/declare-columns.md#other-values-as-text), and
+[numbers as days and times of day](../guides/declare-columns.md#days-and-times-as-numbers). The tables below apply to
 columns without these declarations.
 
 A rejected record is a bad record: a dead letter, unless `on_bad_record` is set otherwise. It affects no other record.

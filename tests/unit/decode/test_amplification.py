@@ -19,9 +19,9 @@ from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
-from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.write.target import TableTarget
+from frazil_protobuf.protoc import compile_proto
 from tests.fixtures.slices import sliced
 from tests.unit.decode.hostile import NAMES, worlds
 from tests.unit.ingest.targets import records_of, run, target_of

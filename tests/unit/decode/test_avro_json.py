@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from packages.protobuf.tests.unit.protobuf_chance import Chance, damage
 from tests.unit.decode.avro_bodies import kinds, number, plain_rows, read, record_of, text
 from tests.unit.decode.avro_strict import Refused, Strict
-from tests.unit.decode.protobuf_chance import Chance, damage
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCALARS = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -10,8 +10,8 @@ import os
 
 import pytest
 
+from packages.protobuf.tests.unit.protobuf_chance import Chance
 from tests.unit.decode.guard_pages import FORMATS, REFUSED, guarded_array, strike
-from tests.unit.decode.protobuf_chance import Chance
 
 _LOT = 16
 _RECORDS = int(os.environ.get("FRAZIL_RECORDS", "250000"))

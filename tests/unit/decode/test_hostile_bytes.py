@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from frazil.clock import SystemClock
+from packages.protobuf.tests.unit.protobuf_chance import Chance
 from tests.unit.decode.hostile import NAMES, World, mutate, worlds
-from tests.unit.decode.protobuf_chance import Chance
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _BATCHES = 3

@@ -24,7 +24,7 @@ from frazil.decode.json_writer import (
     write_texts,
     write_unsigned,
 )
-from tests.unit.decode.protobuf_chance import Chance
+from packages.protobuf.tests.unit.protobuf_chance import Chance
 
 
 def _bytes_written(write: Callable[..., int], raw: bytes) -> str:

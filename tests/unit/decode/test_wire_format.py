@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.decode.columns import Bodies
-from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Framing
 from frazil.decode.wire_format import (
     KEY_HEADER,
@@ -28,6 +27,7 @@ from frazil.decode.wire_format import (
     select_bodies,
     split_headers,
 )
+from frazil_protobuf.wire import split_message_indexes
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("0123abcd-0000-4000-8000-00000000000f")

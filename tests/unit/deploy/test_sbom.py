@@ -24,13 +24,20 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_locked_package_and_every_jar_is_a_component(document: dict[str, Any]) -> None:
     components = document["components"]
-    locked = dict(re.findall(r"^([\w.\-]+)==([^ ;\\]+)", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE))
+    required, optional = _locked("runtime.txt"), _locked("extras.txt")
     wheels = {one["name"]: one["version"] for one in components if one["purl"].startswith("pkg:pypi/")}
-    assert wheels == locked
+    assert wheels == optional | required
+    assert {one["name"] for one in components if one.get("scope") == "required"} == required.keys()
+    assert "opentelemetry-sdk" in {one["name"] for one in components if one.get("scope") == "optional"}
     sums = {one["hashes"][0]["content"] for one in components if "hashes" in one}
     assert set(known_sums().values()) <= sums
     spark = [one for one in components if one["bom-ref"].endswith("#pyspark")]
     assert len(spark) > 200
+
+
+def _locked(file: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / file).read_text()
+    return dict(re.findall(r"^([\w.\-]+)==([^ ;\\]+)", text, re.MULTILINE))
 
 
 def test_each_component_has_a_sum_a_name_of_its_own_and_nearly_all_a_licence(document: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.syntax.types import parse_type
 
-_PAGE = ROOT / "docs" / "how-to" / "evolve.md"
+_PAGE = ROOT / "docs" / "guides" / "evolve.md"
 _ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 ROWS = [
     (written, wanted, re.findall("`([^`]+)`", good), re.findall("`([^`]+)`", bad))

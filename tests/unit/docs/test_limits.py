@@ -11,14 +11,14 @@ from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer, tree
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
-from frazil.decode.protobuf import json as protobuf_json
-from frazil.decode.protobuf import layout, wire
-from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest.tables import references
 from frazil.ingest.tasks import task_job, task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.schema import parts
 from frazil.spec.settings import LimitsSpec
+from frazil_protobuf import json as protobuf_json
+from frazil_protobuf import layout, wire
+from frazil_protobuf import schema as protobuf
 
 DEFAULTS = LimitsSpec()
 LIMITS = {
@@ -60,7 +60,7 @@ LIMITS = {
         f"{task_limits.CPU_SECONDS:.0f} s"
     ),
     "additional memory of a worker for one task": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
-    "rows of a reference table of [`lookup`](../how-to/lookup.md)": f"{references.MOST_ROWS:,}",
+    "rows of a reference table of [`lookup`](../guides/lookup.md)": f"{references.MOST_ROWS:,}",
     "size in memory of the columns that a lookup names": f"{references.MOST_BYTES // 2**20} MiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }

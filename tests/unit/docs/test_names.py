@@ -34,7 +34,7 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "cases", "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
+    "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
     "process", "registry", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip

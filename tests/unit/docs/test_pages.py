@@ -81,7 +81,7 @@ def test_the_pages_name_what_may_refer_to_secrets(tmp_path: Path) -> None:
         kafka = 'kafka: {bootstrap.servers: "${env:NAME}:9092"}'
         file.write_text(f"pipeline: shop\n{kafka}\n{text}\ntables: {{shop.orders: {{topic: a}}}}\n")
         assert load_spec(file, {"NAME": "x" * 32}).file.secrets == {"x" * 32}, section
-    for page in ("how-to/secrets.md", "reference/pipeline-file.md"):
+    for page in ("security/secrets.md", "reference/pipeline-file.md"):
         named = (ROOT / "docs" / page).read_text()
         assert [section for section in _WITH_SECRETS if f"`{section}`" not in named] == [], page
 

@@ -13,14 +13,10 @@ from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMM
 from docs.scan import environment_variables, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
 from frazil import errors
-from frazil.cases.compare import Verdict
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
-from frazil.cli.init import init_document
 from frazil.cli.publish import watermark_document
-from frazil.cli.size import size_document
-from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.error_classes import ErrorClass
 from frazil.ingest.loop.leadership import Alone
@@ -37,10 +33,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
-from frazil.ops.sizing import Load, Prices
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
-from frazil.ops.trial import TriedTable
-from frazil.ops.tried_record import TriedRecord
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
@@ -49,6 +42,13 @@ from frazil_migrate.import_commands import import_document
 from frazil_migrate.imports.draft import Imported
 from frazil_replay.command import replay_document
 from frazil_replay.replay import ReplayProgress, Request
+from frazil_start.init_command import init_document
+from frazil_start.size_command import size_document
+from frazil_start.sizing import Load, Prices
+from frazil_testing.compare import Verdict
+from frazil_testing.trial import TriedTable
+from frazil_testing.tried_record import TriedRecord
+from frazil_testing.try_command import tried_document, try_document
 
 
 def test_the_generated_pages_are_fresh() -> None:

@@ -32,11 +32,13 @@ _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_an
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
+_HISTORY = "unit/upsert/history/test_history_service.py::test_"
 _MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
-_CASES, _RECORDING = "unit/cases/test_cases.py::test_", "unit/cases/test_recording.py::test_"
-_CASE_COMMANDS = "unit/cases/test_commands.py::test_"
+_TESTING = "packages/testing/tests/unit"
+_CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recording.py::test_"
+_CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
     "choose one level, or run the command twice": (
@@ -118,6 +120,16 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "correct the name, or declare the column under `columns`": (
         "unit/upsert/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
+    ),
+    "give the count another name, leave `…` out of the query, or write `sum`": (
+        "unit/upsert/merge/test_counts.py"
+        "::test_a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
+    ),
+    "declare the column, `columns: {…: timestamptz}`, and create the table again, or remove `order_by`": (
+        f"{_HISTORY}a_table_whose_order_is_no_time_continues_once_the_remedy_is_done"
+    ),
+    "give the history a table of its own, or drop the table, so that it is created again from the topic": (
+        f"{_HISTORY}a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them"
     ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(

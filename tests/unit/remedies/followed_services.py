@@ -11,7 +11,7 @@ _MIGRATE = "packages/migrate/tests/unit"
 _ADOPT, _RELEASE = f"{_MIGRATE}/adopt/test_adopt.py::test_", f"{_MIGRATE}/adopt/test_release.py::test_"
 _ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
 _REPLAY = "packages/replay/tests/unit/test_command.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
-_INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
+_INIT = "packages/start/tests/unit/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 _OUTAGES = "acceptance/test_spark_outages.py::test_"
 _MASTERS = "integration/test_spark_master.py::test_"
@@ -219,6 +219,7 @@ SERVICES: Mapping[str, str] = {
         "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
     ),
     "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
+    "choose tables in the list": "packages/console/tests/unit/test_console.py::test_several_tables_are_paused_at_once",
     "close some, or refresh the page": (
         "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),
@@ -246,7 +247,7 @@ SERVICES: Mapping[str, str] = {
     "run `frazil …` in bash, zsh or fish": (
         "unit/cli/test_completion.py::test_another_shell_than_the_one_that_asks_is_refused"
     ),
-    "give the records per second, such as 500": "unit/cli/test_size.py::test_an_impossible_load_is_refused",
+    "give the records per second, such as 500": "packages/start/tests/unit/test_size.py::test_an_impossible_load_is_refused",
     "free space, or let this user write the folder; nothing was changed": (
         "unit/ops/test_audit.py::test_a_change_that_cannot_be_written_down_is_not_made"
     ),

@@ -1,4 +1,6 @@
-"""Pipeline files whose `merge` or `dedupe` is refused, each with what they become by doing what the remedy reports."""
+"""Pipeline files whose `merge`, `dedupe` or `mode: history` is refused, each with what they become by doing what the
+remedy reports.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from tests.unit.remedies.mended import tables
 
 _UPSERT = "mode: upsert, key_columns: [id]"
 _CHANGES = f"{_UPSERT}, envelope: debezium"
+_HISTORY = "mode: history, key_columns: [id]"
 STATE = [
     tables("merge: {n: sum}", f"{_UPSERT}, merge: {{n: sum}}", ""),
     tables(f"{_UPSERT}, merge: {{n: summ}}", f"{_UPSERT}, merge: {{n: sum}}"),
@@ -75,4 +78,21 @@ STATE = [
         'columns: {o: "struct<a: int>"}, dedupe: {by: [n]}',
         'columns: {o: "struct<a: int>"}, dedupe: {by: [o.a]}',
     ),
+    tables("track: [n]", f"{_HISTORY}, track: [n]", ""),
+    tables(f"{_HISTORY}, merge: {{n: sum}}", _HISTORY, f"{_UPSERT}, merge: {{n: sum}}"),
+    tables(f"{_HISTORY}, dedupe: {{by: [n]}}", _HISTORY, "dedupe: {by: [n]}"),
+    tables(f"{_HISTORY}, deletes: soft", _HISTORY),
+    tables(f"{_HISTORY}, track: [id, n]", f"{_HISTORY}, track: [n]"),
+    tables(f"{_HISTORY}, metadata: [offset], order_by: _offset", _HISTORY),
+    tables(
+        f"{_HISTORY}, columns: {{at: long}}, order_by: at",
+        f"{_HISTORY}, columns: {{at: timestamptz}}, order_by: at",
+        f"{_HISTORY}, columns: {{at: long}}",
+    ),
+    tables(
+        f"{_HISTORY}, envelope: debezium, order_by: at",
+        f"{_HISTORY}, envelope: debezium, metadata: [source_ts], order_by: _source_ts",
+        f"{_HISTORY}, envelope: debezium",
+    ),
+    tables("metadata: [valid_from]", f"{_HISTORY}, metadata: [valid_from]", ""),
 ]

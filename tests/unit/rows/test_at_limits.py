@@ -21,16 +21,16 @@ from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
-from frazil.decode.protobuf import layout, wire
-from frazil.decode.protobuf import schema as protobuf
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.state import RunState
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.registry.port import UnusableSchema
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.writer_schemas import struct_of
 from frazil.schema.parts import MAX_LEVELS
 from frazil.spec.settings import DeadLettersSpec, LimitsSpec
+from frazil_protobuf import layout, wire
+from frazil_protobuf import schema as protobuf
+from frazil_protobuf.protoc import compile_proto
 from tests.unit.decode.test_amplification import AVRO_ITEM, WIDTH, target, took, zigzag
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.schema.test_name_case import dead_letters_of
@@ -388,12 +388,12 @@ ELSEWHERE = {
         "rows/test_cells_at_limits.py", "test_a_protobuf_record_whose_items_take_one_cell_too_many_is_a_dead_letter"
     ),
     "values of a Protobuf message that becomes JSON": (
-        "decode/test_protobuf_json.py", "test_messages_of_very_many_values_are_refused"
+        "../../packages/protobuf/tests/unit/test_json.py", "test_messages_of_very_many_values_are_refused"
     ),
     "new fields, and fields to rescue, per decoding chunk, at all depths": (
         "rows/test_many_names.py", "test_the_limit_of_a_records_new_fields_does_not_concern_its_neighbours"
     ),
-    "rows of a reference table of [`lookup`](../how-to/lookup.md)": (
+    "rows of a reference table of [`lookup`](../guides/lookup.md)": (
         _LOOKUPS, "test_a_reference_table_with_one_row_too_many_is_waited_for"
     ),
     "size in memory of the columns that a lookup names": (

@@ -238,7 +238,7 @@ def test_what_follows_when_a_union_changes(column: str, written: str) -> None:
 
 
 def test_the_page_on_evolution_has_the_same_rows() -> None:
-    page = (ROOT / "docs" / "how-to" / "evolve.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "evolve.md").read_text(encoding="utf-8")
     rows_of_page = re.findall(r"^\| `([^`]+)` \| `([^`]+)`[^|]* \| [a-z][^|]* \|$", page, re.MULTILINE)
     assert rows_of_page == list(_FOLLOWS)
 

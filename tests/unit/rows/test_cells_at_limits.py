@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from frazil.decode import limits
-from frazil.decode.protobuf import layout
 from frazil.ingest.tasks.task import read_records
+from frazil_protobuf import layout
 from tests.unit.decode.test_amplification import FORMATS, ITEMS, WIDE, target, took
 from tests.unit.ingest.targets import records_of
 from tests.unit.rows.test_at_limits import PROTO, at_excess, frame, reading, varint

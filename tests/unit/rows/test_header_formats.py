@@ -13,13 +13,13 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of as table_target
 from frazil.ingest.tasks.task_job import Job, source_columns
-from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.spec import ColumnSpec, TableSpec
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
+from frazil_protobuf.protoc import compile_proto
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of

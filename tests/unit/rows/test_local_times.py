@@ -13,9 +13,9 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from frazil.registry.protobuf import compile_proto
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
+from frazil_protobuf.protoc import compile_proto
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 
 Row = dict[str, Any]

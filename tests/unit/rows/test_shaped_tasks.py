@@ -22,12 +22,12 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.lossless import format_type
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
-from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import Shaping, extend_shaped
 from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
+from frazil_protobuf.protoc import compile_proto
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_writer_schemas import framed
 

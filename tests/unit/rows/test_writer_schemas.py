@@ -18,9 +18,9 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 from frazil.decode.columns import Decoded
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
 from frazil.spec.syntax.types import parse_type
+from frazil_protobuf.protoc import compile_proto
 
 
 def _record(*fields: Mapping[str, Any], name: str = "R") -> WriterSchema:

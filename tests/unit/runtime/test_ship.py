@@ -96,12 +96,12 @@ def test_an_extra_that_tasks_use_is_found_by_its_entry_points_in_the_archive(tmp
     unpack(ship.code_archive(), tmp_path / "there")
     code = (
         "import sys; sys.path[:0] = [sys.argv[1]]; from importlib.metadata import distributions;"
-        "[own] = [one for one in distributions(path=[sys.argv[1]])];"
-        "print(own.name, *(point.load().open_rows for point in own.entry_points if point.name == 'canal'))"
+        "own = {one.name: one.entry_points for one in distributions(path=[sys.argv[1]])};"
+        "print(*sorted(own), *(point.load().open_rows for point in own['frazil-cdc'] if point.name == 'canal'))"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "there")]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert shown.split() == ["frazil-cdc", "frazil_cdc.canal.messages:open_canal"]
+    assert shown.split() == ["frazil-cdc", "frazil-protobuf", "frazil_cdc.canal.messages:open_canal"]
     assert not (tmp_path / "there" / "frazil_demo").exists()
 
 

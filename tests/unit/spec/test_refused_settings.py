@@ -41,7 +41,7 @@ TABLES = [
     ("off: 1", "YAML reads the key `off` as a boolean", 'put it in quotes: "off"'),
     ("start:latest", "no space after the colon of `start`", "write `start: value`"),
     ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
-    ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert"),
+    ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert, history"),
     ("on_error: null", "`on_error` is empty where one of its words is expected", 'write one of: dead_letter, "null"'),
     ("on_error: nul", "`on_error` cannot be `nul`", 'did you mean `"null"`?'),
     ("key_columns: [id]", "`key_columns` has no effect with `mode: append`", "write `mode: upsert`, or remove it"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import hdfs_native
@@ -11,6 +13,7 @@ from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.store.hdfs import HdfsCluster, sent_to_tasks
 from frazil.store.properties import HDFS, StoreProperty, task_properties
+from frazil.write.avro import read_avro
 
 REFUSED = [known for known in HDFS if known.treatment == "refused"]
 
@@ -50,6 +53,22 @@ def test_a_file_has_the_replicas_blocks_and_permissions_of_the_driver() -> None:
 def test_a_name_service_without_settings_is_an_error_of_the_store() -> None:
     with pytest.raises(OSError, match=r"hdfs://lake: .*No NameNode hosts found"):
         HdfsCluster({}, "lake").probe("hdfs://lake/t", "t")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "read"),
+    [
+        ("hdfs_native", "hdfs", lambda: HdfsCluster({}, "lake").file("hdfs://lake/t", "t").exists()),
+        ("fastavro", "avro-files", lambda: read_avro(None)),
+    ],
+)
+def test_a_library_of_an_extra_that_is_not_installed_is_an_error_with_the_line_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str, read: Callable[[], object]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SpecError, match="which is not installed") as raised:
+        read()
+    assert raised.value.remedy == f"pip install 'frazil[{extra}]', here and where tasks run"
 
 
 def test_a_catalog_of_folders_needs_no_lock_on_hdfs() -> None:

@@ -1,4 +1,4 @@
-"""The query of docs/how-to/cdc.md for the state of a table at some time, run over a changelog."""
+"""The query of docs/guides/cdc.md for the state of a table at some time, run over a changelog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource
 
-_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "cdc.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "guides" / "cdc.md"
 _DAY_MS = 1_795_219_200_000  # 2026-11-21
 
 

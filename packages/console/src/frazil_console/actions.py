@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from frazil.http.api import Parameters, Selected, read_parameters
 from frazil.http.operations import Operation, Operations
+from frazil.http.problems import Refused
 from frazil.http.security import actor_of, require_operate
 from frazil.ops.audit import record
 from frazil.ops.running import RunningPipeline
@@ -123,6 +124,11 @@ ACTIONS: Mapping[str, _Act] = {
 """The actions on a table, by the last part of their path."""
 
 
+SEVERAL = ("pause", "resume", "maintain")
+"""The actions that may be taken on several tables at once: those that need no choice."""
+_MOST_TABLES = 1_000
+
+
 class Actions:
     """The pages of actions and of work that takes long."""
 
@@ -138,6 +144,7 @@ class Actions:
                 for name, act in ACTIONS.items()
             ),
             Route("/tables/{table}/operations/{operation}", self.operation),
+            Route("/several", self.several, methods=["GET", "POST"]),
         ]
 
     def _handle(self, act: _Act, request: Request) -> Response:
@@ -163,6 +170,23 @@ class Actions:
         record(self._pipeline.spec, actor_of(request, "console"), act.operation, arguments)
         begun = act.act(self._pipeline, self._operations, name, chosen)
         return RedirectResponse(url_of(name) + (f"/operations/{begun.id}" if begun else ""), 303)
+
+    def several(self, request: Request) -> Response:
+        """One action on the tables that were chosen: shown first, then done for each."""
+        require_operate(request)
+        names = list(dict.fromkeys(request.query_params.getlist("table")))[:_MOST_TABLES]
+        act = ACTIONS.get(request.query_params.get("act", ""))
+        if act is None or request.query_params["act"] not in SEVERAL or not names:
+            raise Refused(
+                400, "WrongParameter", "no table was chosen, or no action", "choose tables in the list", "table"
+            )
+        for name in names:
+            self._pipeline.find(name)
+        if request.method == "POST":
+            for name in names:
+                self._do(request, act, name, Parameters())
+            return RedirectResponse("/", 303)
+        return page(request, "several.html", pipeline=self._pipeline.spec.pipeline, names=names, act=act)
 
     def operation(self, request: Request) -> Response:
         """Work on a table that takes longer than a request."""

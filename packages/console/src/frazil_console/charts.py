@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,16 @@ Values = npt.NDArray[np.float32]
 _SPARK = Markup('<svg class="spark" viewBox="0 0 58 16" aria-hidden="true"><path d="{}"/></svg>')
 _SPARK_POINTS, _SPARK_HEIGHT = 30, 14
 _CHART = Markup(
-    '<svg class="chart" viewBox="0 0 600 120" role="img" aria-label="{label}"><path class="area" d="{area}"/>'
-    '<path d="{line}"/></svg>'
+    '<svg class="chart" viewBox="0 0 600 134" role="img" aria-label="{label}"><path class="area" d="{area}"/>'
+    '<path d="{line}"/>{axes}{hovers}</svg>'
 )
+_AXIS = Markup('<path class="grid" d="M0 {y}H600"/><text x="2" y="{below}">{text}</text>')
+_TIME = Markup('<text x="{x}" y="130" text-anchor="{anchor}">{text}</text>')
+_HOVER = Markup('<rect class="hover" x="{x}" width="{width}" height="112"><title>{text}</title></rect>')
 _POINTS, _HEIGHT, _WIDTH = 240, 110, 600
+_HOVERS = 60
+_SHORTEST_S = 300
+_HOUR_S = 3_600
 _BAR = Markup('<svg class="bar" viewBox="0 0 300 12" aria-hidden="true"><rect width="{}"/></svg>')
 _BARS = 300
 
@@ -42,21 +49,70 @@ def sparkline(values: Values, lowest_top: float) -> Markup:
 
 
 def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[float], str]) -> Chart:
-    """Returns a chart of values, the last of which is of the time `end_s`. text: how a value reads."""
+    """Returns a chart of values, the last of which is of the time `end_s`. It begins where the first value is known, five
+    minutes before its end at the latest: a young past fills its chart. text: how a value reads.
+    """
+    values = _known_part(values, step_s)
     points = peaks(values, _POINTS)
     top = _top(points)
     x_step = _WIDTH / max(1, len(points) - 1)
     line = _path(points, top or 1, x_step, _HEIGHT)
     label = f"{title}: now {_text(points[-1:], text)}, highest {text(top) if _is_known(points) else 'unknown'}"
+    begin_s = end_s - step_s * (len(values) - 1)
     each = max(1, len(values) // 12)
-    rows = [(end_s - step_s * (len(values) - 1 - place), values[place]) for place in range(each - 1, len(values), each)]
+    rows = [(begin_s + step_s * place, values[place]) for place in range(each - 1, len(values), each)]
+    axes = Markup().join([*_values_axis(top, text), *_time_axis(begin_s, end_s)]) if _is_known(points) else Markup()
     return Chart(
         title,
-        _CHART.format(label=label, line=line, area=_area(line)),
+        _CHART.format(
+            label=label, line=line, area=_area(line), axes=axes, hovers=_hovers(values, begin_s, end_s, text)
+        ),
         _text(points[-1:], text),
         text(top) if _is_known(points) else "–",
         tuple((at_s, "–" if np.isnan(value) else text(float(value))) for at_s, value in rows),
     )
+
+
+def _known_part(values: Values, step_s: int) -> Values:
+    known = np.flatnonzero(~np.isnan(values))
+    first = int(known[0]) if len(known) else 0
+    return values[max(0, min(first, len(values) - _SHORTEST_S // step_s)) :]
+
+
+def _values_axis(top: float, text: Callable[[float], str]) -> Iterator[Markup]:
+    """Yields the lines of the highest value and of half of it; of nothing but zeros, none."""
+    for share in (1.0, 0.5) if top else ():
+        y = round(_HEIGHT + 1 - _HEIGHT * share)
+        yield _AXIS.format(y=y, below=y + 15, text=text(top * share))
+
+
+def _time_axis(begin_s: int, end_s: int) -> Iterator[Markup]:
+    for share, anchor in ((0.0, "start"), (0.25, "middle"), (0.5, "middle"), (0.75, "middle"), (1.0, "end")):
+        at_s = begin_s + share * (end_s - begin_s)
+        yield _TIME.format(x=round(_WIDTH * share), anchor=anchor, text=_clock(at_s, end_s - begin_s))
+
+
+def _hovers(values: Values, begin_s: int, end_s: int, text: Callable[[float], str]) -> Markup:
+    """Returns stretches of the chart, each with its time and highest value as what a pointer shows."""
+    highest = peaks(values, _HOVERS)
+    width, stretch_s = _WIDTH / len(highest), (end_s - begin_s) / len(highest)
+    return Markup().join(
+        _HOVER.format(
+            x=f"{place * width:.5g}",
+            width=f"{width:.5g}",
+            text=f"{_clock(begin_s + (place + 1) * stretch_s, end_s - begin_s)}: {text(value)}",
+        )
+        for place, value in enumerate(highest.tolist())
+        if not np.isnan(value)
+    )
+
+
+def _clock(at_s: float, span_s: float) -> str:
+    """Returns a time in UTC, as exact as a chart of this length needs."""
+    moment = datetime.fromtimestamp(at_s, UTC)
+    if span_s <= 2 * _HOUR_S:
+        return f"{moment:%H:%M:%S}" if span_s <= _HOUR_S / 4 else f"{moment:%H:%M}"
+    return f"{moment:%b %d %H:%M}" if span_s <= 48 * _HOUR_S else f"{moment:%b %d}"
 
 
 def peaks(values: Values, count: int) -> Values:

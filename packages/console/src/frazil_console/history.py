@@ -24,6 +24,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ops.running import RunningPipeline
 from frazil.ops.table_status import status_of
 from frazil.runtime.private import make_private_directory, make_private_file
+from frazil_console.timeline import StateChanges
 
 log = structlog.get_logger("frazil")
 
@@ -72,13 +73,18 @@ class Sample:
     position: int
     #: Whether this process works on the table; otherwise another one writes its past.
     is_owned: bool = True
+    #: What it is doing, and why.
+    state: str = "waiting"
+    reason: str = ""
 
 
 def sample_of(table: Table, now_ms: int) -> Sample:
     """Returns the sample of a table of the running pipeline."""
     position = sum(sum(partitions.values()) for partitions in table.progress.offsets.values())
-    freshness_s = status_of(table).freshness_s(now_ms)
-    return Sample(table.offsets.lag_records, freshness_s, position, table.schedule.is_owned)
+    status = status_of(table)
+    condition, freshness_s = status.condition, status.freshness_s(now_ms)
+    owned = table.schedule.is_owned
+    return Sample(table.offsets.lag_records, freshness_s, position, owned, condition.state, condition.reason)
 
 
 def open_history(pipeline: RunningPipeline) -> History:
@@ -158,6 +164,7 @@ class History:
         self._is_failing = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="history", daemon=True)
+        self.states = StateChanges()
         #: The number of samples taken of every table.
         self.sample_count = 0
 
@@ -185,6 +192,7 @@ class History:
         """Adds a sample of every table."""
         now_s = self._now_s()
         for name, sample in self._measure().items():
+            self.states.note(now_s * 1000, name, sample.state, sample.reason)
             shown = (np.nan if number is None else number for number in (sample.lag_records, sample.freshness_s))
             self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)), sample.is_owned)
             if (now_s // FINE.step_s) % _PER_COARSE == _PER_COARSE - 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -11,23 +12,42 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from frazil.catalog.table_metadata import TableMetadata
-from frazil.errors import UnavailableError
+from frazil.dead_letters.files import Selection
+from frazil.error_classes import ErrorClass
+from frazil.errors import FrazilError, UnavailableError
 from frazil.http.api import Shown, read_parameters
 from frazil.http.operations import Operations
 from frazil.http.problems import Refused
 from frazil.http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
 from frazil.ops import reports
+from frazil.ops.audit import audit_file
 from frazil.ops.running import RunningPipeline
 from frazil.printable import plural
 from frazil.spec.connections import HttpSpec
+from frazil.spec.load import read_settings
+from frazil.spec.syntax.shown import shown
 from frazil_console import figures, table_page
-from frazil_console.actions import Actions
+from frazil_console.actions import SEVERAL, Actions
 from frazil_console.charts import Chart, chart
-from frazil_console.history import History, open_history
+from frazil_console.history import FINE, History, open_history
 from frazil_console.live import LiveTables, Streams
+from frazil_console.overview import overview_of, total_rate
 from frazil_console.process_page import process_figures
 from frazil_console.render import page, problem_page, static_file, unavailable
+from frazil_console.timeline import timeline
 
+TABS = {
+    "now": "Now",
+    "commits": "Commits",
+    "files": "Files and maintenance",
+    "schema": "Schema",
+    "partitions": "Partitions",
+    "events": "Events",
+    "settings": "Settings",
+}
+"""The parts of a table's page, by the word in its address."""
+_PLACE = re.compile(r"topic (.+), partition (\d+), offset (\d+)")
+_MOST_EVIDENCE = 3
 SPANS = {"hour": 3_600, "day": 86_400, "month": 30 * 86_400}
 """How far back the charts of a table reach, in seconds."""
 _MOST_FORM_BYTES = 4096
@@ -46,6 +66,7 @@ class Console:
         self._live = LiveTables(pipeline.state_file, self._history, pipeline.clock)
         self._streams = Streams(self._live)
         self._actions = Actions(pipeline, operations)
+        self._settings = _file_as_read(pipeline)
 
     def start(self) -> None:
         """Begins to take samples of the tables."""
@@ -73,6 +94,8 @@ class Console:
         rows = dict(self._live.rows)
         column, kept, text = given.get("sort", "state"), given.get("show", ""), given.get("q", "")
         every = [row.figures for row in rows.values()]
+        is_starting, now_ms = self._pipeline.state_file.state is None, self._pipeline.clock.now_ms()
+        rates = total_rate([self._history.last_hour(name) for name in rows])
         shown = figures.chosen(every, text, kept, column, "desc" in given)
         return page(
             request,
@@ -85,7 +108,11 @@ class Console:
             filters=figures.FILTERS,
             given={"q": text, "show": kept, "sort": column, "desc": "desc" in given},
             live_version=version,
-            is_starting=self._pipeline.state_file.state is None,
+            is_starting=is_starting,
+            overview=overview_of(every, is_starting),
+            rate=chart("Records per second", rates, now_ms // 1000, FINE.step_s, figures.rate_text),
+            now_ms=now_ms,
+            several=SEVERAL,
         )
 
     async def events(self, request: Request) -> Response:
@@ -105,10 +132,13 @@ class Console:
         name, pipeline = request.path_params["table"], self._pipeline
         table = pipeline.find(name)
         version, span = self._live.refresh(), request.query_params.get("span", "hour")
-        row = self._live.rows.get(name)
+        row, tab = self._live.rows.get(name), request.query_params.get("tab", "now")
         report = next(iter(pipeline.report(name).tables), None)
         metadata, failure = self._metadata(name)
         commits = table_page.commits_of(metadata, pipeline.spec.pipeline) if metadata is not None else []
+        schemas = table_page.schema_changes(metadata, commits) if metadata is not None else []
+        ends, ends_failure = self._ends(name) if tab == "partitions" else ({}, None)
+        stopped = report.condition.problem if report and report.condition.state in ("stopped", "backing off") else None
         return page(
             request,
             "table.html",
@@ -131,8 +161,16 @@ class Console:
             commit_count=len(commits),
             sizes=table_page.file_sizes(metadata.files) if metadata is not None else [],
             schema=table_page.current_columns(metadata) if metadata is not None else [],
-            schemas=table_page.schema_changes(metadata, commits) if metadata is not None else [],
-            partitions=table_page.partitions_of(table),
+            schemas=schemas,
+            partitions=table_page.partitions_of(table, ends),
+            ends_failure=ends_failure,
+            tab=tab if tab in TABS else "now",
+            tabs=TABS,
+            times=table_page.batch_time(table.counts),
+            path=table_page.path_of(table.spec, report.lag.topics if report else ()),
+            stopped=pipeline.redact(vars(stopped)) if stopped else None,
+            evidence=self._evidence(name, stopped.where) if stopped and _may_operate(request) else [],
+            events=timeline(name, audit_file(pipeline.spec), self._history.states, schemas) if tab == "events" else [],
             settings=pipeline.redact([vars(setting) for setting in table_page.settings_of(pipeline.spec, table.spec)]),
             is_paused=table.schedule.is_paused,
         )
@@ -142,6 +180,27 @@ class Console:
             return self._pipeline.metadata(name), None
         except UnavailableError as error:  # What the loop knows is shown all the same.
             return None, self._pipeline.redact(unavailable(error))
+
+    def _ends(self, name: str) -> tuple[Mapping[tuple[str, int], int], Mapping[str, str] | None]:
+        try:
+            return self._pipeline.ends(name), None
+        except UnavailableError as error:
+            return {}, self._pipeline.redact(unavailable(error))
+
+    def _evidence(self, name: str, where: str) -> list[dict[str, str]]:
+        """Returns the record at the place where a table has stopped, or its newest dead letters; none where neither is to
+        be had, which the rest of the page does not wait for.
+        """
+        try:
+            place = _PLACE.fullmatch(where)
+            record = self._pipeline.record_at(name, place[1], int(place[2]), int(place[3])) if place else None
+            if record is not None:
+                value = "" if record.value is None else record.value.decode(errors="backslashreplace")
+                return [self._pipeline.redact({"place": where, "error": "", "value": value, "page": ""})]
+            stored = self._pipeline.dead_letter_records(name, Selection(), _MOST_EVIDENCE)
+        except FrazilError:
+            return []
+        return [self._pipeline.redact(_evidence_of(dead_letter)) for dead_letter in stored]
 
     def _charts(self, name: str, seconds: int) -> list[Chart]:
         step_s, samples = self._history.read(name, seconds)
@@ -174,7 +233,8 @@ class Console:
         """The process that runs the pipeline."""
         report = self._pipeline.report()
         shown_figures = process_figures(self._pipeline, report)
-        return page(request, "process.html", pipeline=report.pipeline, report=report, process=shown_figures)
+        values: dict[str, Any] = {"report": report, "process": shown_figures, "settings": self._settings}
+        return page(request, "process.html", pipeline=report.pipeline, **values)
 
     # ---- logging in
 
@@ -205,12 +265,31 @@ class Console:
         self._history.stop()
 
 
+def _file_as_read(pipeline: RunningPipeline) -> list[str]:
+    """Returns the lines of the pipeline file as the process has read it; none where it has changed or gone since."""
+    try:
+        lines: list[str] = pipeline.redact(list(shown(read_settings(pipeline.spec.file.path))))
+    except (FrazilError, OSError):
+        return []
+    return lines
+
+
 def _may_operate(request: Request) -> bool:
     try:
         require_operate(request)
     except Refused:
         return False
     return True
+
+
+def _evidence_of(dead_letter: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what is shown of a dead letter: its place, its error, and its value as far as anybody may read it."""
+    value = dead_letter["value"] or {}
+    shown = value.get("text") or (f"base64: {value['base64']}" if "base64" in value else "encrypted" if value else "")
+    place = f"topic {dead_letter['topic']}, partition {dead_letter['partition']}, offset {dead_letter['offset']}"
+    page_of_class = ErrorClass(dead_letter["error_class"]).entry.page if dead_letter["error_class"] else ""
+    error = f"{dead_letter['error_class']}: {dead_letter['message'] or ''}"
+    return {"place": place, "error": error, "value": shown, "page": page_of_class}
 
 
 def _address_of(request: Request) -> str:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from prometheus_client import ProcessCollector
 from pyspark import __version__ as spark_version
 
 import frazil
+from frazil.http.own_process import own_metrics
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.running import RunningPipeline
 
@@ -47,9 +47,7 @@ class ProcessFigures:
 
 def process_figures(pipeline: RunningPipeline, report: PipelineReport) -> ProcessFigures:
     """Returns the figures of this process."""
-    values = {
-        sample.name: sample.value for metric in ProcessCollector(registry=None).collect() for sample in metric.samples
-    }
+    values = {metric.name: metric.value for metric in own_metrics()}
     started_s = values.get("process_start_time_seconds")
     epoch, run_id = max((table.progress.writer for table in pipeline.tables), default=(0, ""))
     own_pid = report.process.pid or os.getpid()

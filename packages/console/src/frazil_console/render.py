@@ -48,6 +48,7 @@ def _make_environment() -> Environment:
         "time": figures.clock_time,
         "moment": figures.moment,
         "url": figures.url_of,
+        "rate": figures.rate_text,
     }
     environment.globals |= {"version": frazil.__version__, "static": STATIC}
     return environment

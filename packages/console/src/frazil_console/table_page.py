@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -13,10 +13,14 @@ from pydantic import BaseModel
 
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
+from frazil.ingest.tables.state import RunCounts
 from frazil.ingest.tables.table import Table
+from frazil.kafka.port import Partition
+from frazil.ops.plan import describe_stages
 from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.models import TABLE_KEYS
+from frazil.spec.state import describe_state
 from frazil.spec.syntax.keys import Key, keys_of
 from frazil.spec.table_keys import SourceSpec
 from frazil.types import Offsets, Progress, by_partition
@@ -227,6 +231,42 @@ def _changes(before: Mapping[int, SchemaColumn], after: Mapping[int, SchemaColum
         yield f"dropped {before[number].path}"
 
 
+# ---- the way of a record
+
+
+def path_of(spec: TableSpec, topics: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the steps from topic to table, each with what it is: a picture as text."""
+    source = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "") or "no topic yet"
+    rows = (
+        f"{spec.changes.mode} by {', '.join(spec.changes.key_columns)}"
+        if spec.changes.key_columns
+        else spec.changes.mode
+    )
+    stages = [("stage", text) for text in describe_stages(spec)]
+    state = [("state", text) for text in describe_state(spec)]
+    return [("topic", source), *stages, *state, ("table", f"{spec.name}: {rows}")]
+
+
+@dataclass(frozen=True)
+class BatchTime:
+    """Where the time of a table's batches goes, since the process started."""
+
+    batches: int
+    #: Means in seconds: of a whole batch, of its part up to the end of its tasks, of its commit.
+    whole_s: float
+    tasks_s: float
+    commit_s: float
+
+
+def batch_time(counts: RunCounts) -> BatchTime | None:
+    """Returns the mean times of the committed batches; None before the first."""
+    batches = sum(counts.batch_s.counts)
+    if not batches:
+        return None
+    whole_s, commit_s = counts.batch_s.total / batches, counts.commit_s.total / batches
+    return BatchTime(batches, whole_s, max(0.0, whole_s - commit_s), commit_s)
+
+
 # ---- partitions
 
 
@@ -238,16 +278,25 @@ class PartitionRow:
     partition: int
     #: The next offset to read; None before the first commit.
     next_offset: int | None
+    #: The offset behind its last record; None while Kafka does not answer.
+    end_offset: int | None
     #: The latest record timestamp that was read.
     watermark_ms: int | None
 
+    @property
+    def lag(self) -> int | None:
+        """The offsets that are not read yet."""
+        if self.next_offset is None or self.end_offset is None:
+            return None
+        return max(0, self.end_offset - self.next_offset)
 
-def partitions_of(table: Table) -> list[PartitionRow]:
-    """Returns the Kafka partitions of a table of the running pipeline."""
+
+def partitions_of(table: Table, ends: Mapping[Partition, int]) -> list[PartitionRow]:
+    """Returns the Kafka partitions of a table of the running pipeline. ends: the offsets behind their last records."""
     progress = table.progress
     committed, times = by_partition(progress.offsets), by_partition(progress.watermark.partitions)
     every = sorted({*committed, *table.offsets.partitions()})
-    return [PartitionRow(*place, committed.get(place), times.get(place)) for place in every]
+    return [PartitionRow(*place, committed.get(place), ends.get(place), times.get(place)) for place in every]
 
 
 # ---- settings

@@ -14,10 +14,12 @@ from typing import Any, cast
 from pyiceberg.schema import Schema
 
 from frazil.api.redaction import Redaction
+from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.clock import SystemClock
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.app import make_app
 from frazil.http.operations import Operations
@@ -27,6 +29,7 @@ from frazil.http.server import open_server
 from frazil.ingest.loop.requests import UnknownTable
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import TopicDescription
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -66,8 +69,11 @@ class ManyTables:
         self.history = open_history(self.pipeline)
         by_name = {table.name: table for table in self.tables}
         service = SimpleNamespace(tables=self.tables, requests=SimpleNamespace(find=lambda name: _find(by_name, name)))
-        own = SimpleNamespace(table_maintenance=SimpleNamespace(metadata=lambda name, **_: self.metadata(name)))
-        self.pipeline.parts = Parts(cast(Any, service), lambda: cast(OwnServices, own))
+        source, maintenance = MemorySource(), SimpleNamespace(metadata=lambda name, **_: self.metadata(name))
+        own = OwnServices(
+            MemoryCatalog(root, "shop"), cast(Any, maintenance), TopicReaders(source, source), lambda _ranges: []
+        )
+        self.pipeline.parts = Parts(cast(Any, service), lambda: own)
         self.publish()
 
     def publish(self) -> None:

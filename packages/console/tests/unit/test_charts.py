@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from frazil_console.charts import bars, chart, peaks, sparkline
@@ -28,6 +30,20 @@ def test_a_chart_is_also_text_and_a_table() -> None:
     assert 'aria-label="Lag &lt;now&gt;: now 359 r, highest 359 r"' in found.svg
     unknown = chart("Lag", np.full(360, np.nan, np.float32), 7_200, 10, str)
     assert (unknown.now, unknown.highest, {text for _, text in unknown.rows}) == ("–", "–", {"–"})
+
+
+def test_a_young_past_fills_its_chart_and_says_its_times_and_values() -> None:
+    values = np.full(360, np.nan, np.float32)
+    values[-40:] = np.arange(40)
+    drawn = chart("Rate", values, 7_200, 10, lambda value: f"{value:.0f}/s")
+    assert re.findall("<text[^>]*>(.*?)</text>", drawn.svg) == [
+        "39/s", "20/s", "01:53:30", "01:55:07", "01:56:45", "01:58:22", "02:00:00",
+    ]  # fmt: skip
+    assert "<title>02:00:00: 39/s</title>" in drawn.svg
+    assert 'd="M0 111' in drawn.svg
+    short = np.full(360, np.nan, np.float32)
+    short[-2:] = 5
+    assert ">01:55:10<" in chart("Rate", short, 7_200, 10, str).svg, "five minutes at least"
 
 
 def test_a_histogram_shows_every_count() -> None:

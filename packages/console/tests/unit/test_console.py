@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import RecordError, SpecError, UnavailableError
 from frazil.http.security import cookie_of
 from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
@@ -46,9 +46,58 @@ def test_every_link_leads_somewhere(scene: RunningScene) -> None:
 
 def test_the_page_of_a_table_shows_its_figures_settings_and_partitions(scene: RunningScene) -> None:
     text = page_of(scene.client(), "/tables/n.a").text
-    for shown in ("<dt>Rows</dt><dd>2</dd>", '<th scope="row">a</th><td class="n">0</td><td class="n">5</td>'):
-        assert shown in text
-    assert '<th scope="row">commit.interval</th><td>1 s</td>' in text
+    assert "<dt>Rows</dt><dd>2</dd>" in text
+    assert re.search(r"in the mean</dt><dd>[\d.]+ m?s: tasks [\d.]+ m?s, commit [\d.]+ m?s</dd>", text)
+    assert [" ".join(re.sub("<.*?>", " ", step).split()) for step in re.findall("<li.*?</li>", text)] == [
+        "topic a",
+        "table n.a: append",
+    ]
+    cells = "".join(f'<td class="n">{number}</td>' for number in (0, 5, 5, 0))
+    assert f'<th scope="row">a</th>{cells}' in page_of(scene.client(), "/tables/n.a?tab=partitions").text
+    settings = page_of(scene.client(), "/tables/n.a?tab=settings").text
+    assert '<th scope="row">commit.interval</th><td>1 s</td>' in settings
+
+
+def test_the_ends_of_topics_are_missing_while_kafka_does_not_answer(scene: RunningScene) -> None:
+    scene.source.is_down = True
+    text = page_of(scene.client(), "/tables/n.a?tab=partitions").text
+    assert "Not available: " in text
+    assert '<th scope="row">a</th><td class="n">0</td><td class="n">5</td><td class="n">–</td>' in text
+
+
+def test_a_stopped_table_shows_the_record_what_to_do_and_what_people_asked_for(scene: RunningScene) -> None:
+    error = RecordError("the object ends early", topic="a", partition=0, offset=2, remedy="fix the producer")
+    scene.pipeline.find("n.a").status.set(RunState.STOPPED, error)
+    wait_for(lambda: scene.published("n.a").condition.state == "stopped")
+    page = page_of(scene.client(), "/tables/n.a")
+    for shown in ("It has stopped", "fix the producer", "topic a, partition 0, offset 2", "&lt;script&gt;alert"):
+        assert shown in page.text
+    assert "/tables/n.a/resume" in page.links
+    scene.client().post("/tables/n.a/resume", headers=FROM_HERE)
+    events = page_of(scene.client(), "/tables/n.a?tab=events").text
+    assert "<td>resumeTable</td><td>anyone (console)</td>" in events
+
+
+def test_values_of_a_stopped_table_are_for_those_who_may_operate(scene: RunningScene) -> None:
+    error = RecordError("the object ends early", topic="a", partition=0, offset=2)
+    scene.pipeline.find("n.a").status.set(RunState.STOPPED, error)
+    wait_for(lambda: scene.published("n.a").condition.state == "stopped")
+    client = scene.client(TOKENS)
+    client.cookies.set(cookie_of(TOKENS), READ)
+    text = page_of(client, "/tables/n.a").text
+    assert "It has stopped" in text
+    assert "alert" not in text
+
+
+def test_several_tables_are_paused_at_once(scene: RunningScene) -> None:
+    client = scene.client()
+    asked = page_of(client, "/several?act=pause&table=n.a&table=n.b")
+    assert "Pause 2 tables?" in asked.text
+    assert client.post("/several?act=pause&table=n.a&table=n.b", headers=FROM_HERE).status_code == 303
+    assert [scene.pipeline.find(name).schedule.is_paused for name in ("n.a", "n.b")] == [True, True]
+    for wrong in ("act=pause", "act=reset&table=n.a", "table=n.a"):
+        page_of(client, f"/several?{wrong}", 400)
+    page_of(client, "/several?act=pause&table=n.c", 404)
 
 
 def test_settings_show_where_each_comes_from(tmp_path: Path) -> None:
@@ -83,9 +132,9 @@ def test_a_table_is_shown_while_the_catalog_does_not_answer(scene: RunningScene)
             raise UnavailableError(f"the catalog <does> not answer for {table}", where="http://catalog")
 
     scene.maintenance = Away()  # type: ignore[assignment]
-    text = page_of(scene.client(), "/tables/n.a").text
+    text = page_of(scene.client(), "/tables/n.a?tab=files").text
     assert "Not available: the catalog &lt;does&gt; not answer for n.a (http://catalog)." in text
-    assert "<dt>Rows</dt><dd>2</dd>" in text
+    assert "<dt>Rows</dt><dd>2</dd>" in page_of(scene.client(), "/tables/n.a").text
 
 
 def test_dead_letters_are_shown_escaped_and_cut(scene: RunningScene) -> None:

@@ -50,12 +50,12 @@ def cell(page: Page, table: str, place: int) -> str:
 
 
 def test_all_are_well_only_once_all_have_a_commit(few: ManyTables) -> None:
-    assert "all 20 well" in shown(few).text
+    assert "All is well: 20 tables." in shown(few).text
     for table in few.tables[:3]:
         table.state, table.offsets.lag_records = None, 70
     few.tables[0].status.set(RunState.RUNNING)
     page = shown(few)
-    assert "well" not in page.text
+    assert "3 of 20 tables need attention." in page.text
     assert re.search(r'<a class="badge without-a-commit" href="[^"]*">3 without a commit</a>', page.text)
     assert states_of(page)[:4] == ["running, no commit yet", *["waiting, no commit yet"] * 2, "waiting"]
     assert list(shown(few, "/?show=without+a+commit").rows) == [table.name for table in few.tables[:3]]
@@ -69,7 +69,7 @@ def test_a_table_whose_lag_is_not_measured_yet_has_no_commit_either(few: ManyTab
 
 def test_a_table_whose_topic_has_no_record_is_well(few: ManyTables) -> None:
     few.tables[0].state = None
-    assert "all 20 well" in shown(few).text
+    assert "All is well: 20 tables." in shown(few).text
 
 
 @pytest.mark.parametrize("place", ["/", "/tables/{}"])
@@ -108,7 +108,7 @@ def test_lag_is_records_and_freshness_is_time(few: ManyTables) -> None:
 def test_refused_schema_changes_are_named_on_the_page_of_their_table(few: ManyTables) -> None:
     table = few.tables[0]
     table.schema.refusals = frozenset({"schema 9: column y: int is not widened to long", "column x: no"})
-    text = shown(few, f"/tables/{table.name}").text
+    text = shown(few, f"/tables/{table.name}?tab=schema").text
     assert "Refused changes: column x: no; column y: int is not widened to long" in text
 
 

@@ -98,7 +98,9 @@ def test_the_sorted_column_is_named_for_screen_readers(many: ManyTables) -> None
 
 
 def test_commits_files_schemas_and_their_causes_are_shown(many: ManyTables) -> None:
-    text = " ".join(page_of(client_of(many), "/tables/shop.orders_000").text.split())
+    tabs = ("commits", "files", "schema")
+    pages = [page_of(client_of(many), f"/tables/shop.orders_000?tab={tab}").text for tab in tabs]
+    text = " ".join(" ".join(pages).split())
     assert "added customer (struct); added customer.name (string)" in text
     assert "orders_000-2: 302 to 402 registry schema 9" in text.replace("202 to 402", "302 to 402")
     assert re.search(r"<td>maintenance</td><td>replace</td>", text)

@@ -103,7 +103,7 @@ def test_tables_of_a_process_that_is_killed_go_to_the_two_others(pipeline: Pipel
 
 @pytest.mark.slow
 def test_what_the_page_of_standbys_shows_works_as_it_is_written(pipeline: Pipeline) -> None:
-    shown = (_DOCS / "how-to/standby.md").read_text()
+    shown = (_DOCS / "operate/standby.md").read_text()
     [file], run, status, stand_down = _blocks(shown, "yaml"), *(words.split()[1:] for words in _blocks(shown, "sh"))
     assert run == ["run"]
     written = yaml.safe_load(file)
@@ -137,7 +137,9 @@ def _blocks(page: str, language: str) -> list[str]:
 
 def _produce(pipeline: Pipeline) -> None:
     """Runs the script of the quickstart."""
-    script = _blocks((_DOCS / "quickstart.md").read_text(), "python")[0].replace("localhost:9092", pipeline.servers)
+    script = _blocks((_DOCS / "start/quickstart.md").read_text(), "python")[0].replace(
+        "localhost:9092", pipeline.servers
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

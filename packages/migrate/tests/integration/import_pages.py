@@ -93,7 +93,7 @@ class Page:
 def read_page(tool: str) -> Page:
     """The page of a tool."""
     tag = new_id()[:8]
-    text = _NAMES.sub(rf"\1_{tag}", (ROOT / "docs" / "how-to" / f"import-{tool}.md").read_text())
+    text = _NAMES.sub(rf"\1_{tag}", (ROOT / "docs" / "migrate" / f"{tool}.md").read_text())
     (_, configuration), (_, first), *_, (_, last) = _BLOCK.findall(text)
     lines = [line.partition("#")[0].split() for line in last.splitlines()]
     assert {line[0] for line in lines} == {"frazil"}

@@ -28,11 +28,11 @@ from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ops.audit import record_command
 from frazil.printable import plural
-from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import advice
 from frazil.write.plain_target import plain_target
+from frazil_registry.confluent import ConfluentRegistry
 from frazil_replay.replay import Pace, Replay, ReplayProgress, Request, rows_where
 from frazil_replay.snapshots import Snapshots
 from frazil_replay.values import AvroEncoder, ConnectJsonEncoder, Encoder, JsonEncoder

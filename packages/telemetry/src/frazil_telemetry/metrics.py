@@ -28,7 +28,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 import frazil
 from frazil.http.metrics import (
-    OWN,
     PROCESS,
     TABLE,
     Labels,
@@ -39,6 +38,7 @@ from frazil.http.metrics import (
     process_values,
     value_of,
 )
+from frazil.http.own_process import own_metrics
 from frazil.ops.running import RunningPipeline
 from frazil_telemetry.spans import MESSAGING
 
@@ -140,12 +140,9 @@ def _data(kind: str, points: _Points) -> Sum | Gauge | Histogram:
 
 
 def _of_process(labels: Labels, times: Times) -> Iterable[OtelMetric]:
-    for family in OWN.collect():
-        for sample in family.samples:
-            if sample.name in _CONVENTIONS:
-                yield _as_convention(
-                    sample.name, family.documentation, family.type, [_point(sample.value, labels, times)]
-                )
+    for own in own_metrics():
+        if own.name in _CONVENTIONS:
+            yield _as_convention(own.name, own.help, own.kind, [_point(own.value, labels, times)])
 
 
 def _point(value: float, labels: Labels, times: Times) -> NumberDataPoint:

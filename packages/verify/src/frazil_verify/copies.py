@@ -71,9 +71,9 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
 def has_lost_records(table: Table, source: Source) -> bool:
     """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
     ends, spec = table.progress.offsets, table.spec
-    keeps_rows = (
-        spec.changes.mode == "append" or spec.changes.deletes == "soft"
-    )  # Otherwise compaction deletes what has no row any more.
+    changes = spec.changes
+    # Otherwise compaction deletes what has no row any more.
+    keeps_rows = changes.mode == "append" or changes.deletes == "soft" or changes.keeps_history
     if keeps_rows and source.compacted(ends.keys()):
         return True
     begins = source.beginnings([(topic, partition) for topic, partitions in ends.items() for partition in partitions])

@@ -6,7 +6,6 @@ They use what finds a table and its records: the pipeline file, the catalog, the
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from frazil.kafka.port import Source
 from frazil.kafka.properties import native_properties
 from frazil.ledger import Ledger
 from frazil.ops.dead_letters import find_tables
+from frazil.plugins.registries import REGISTRIES
 from frazil.spec import PipelineSpec
 from frazil.types import Offsets, by_partition
 from frazil.write.plain_target import plain_target
@@ -330,8 +330,8 @@ def _schema_texts(opened: _Opened, table: Table) -> Mapping[int, str]:
     settings = opened.spec.registry
     if settings is None or state is None or not table.spec.source.value.needs_registry:
         return {}
-    # Its client takes a fifth of a second to import, which other tables save.
-    registry = importlib.import_module("frazil.registry.confluent").ConfluentRegistry(settings)
+
+    registry = REGISTRIES.get("confluent").opener(settings)
     texts = {}
     for name in state.progress.schemas:
         if name.isdigit() and (schema := registry.by_id(int(name))) is not None:

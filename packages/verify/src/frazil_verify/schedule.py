@@ -373,6 +373,8 @@ def _why_not(table: Table) -> str:
         return "Spark computes a part of its query"
     if any(function != "latest" for _, function in spec.changes.merge):
         return "its rows are merged of more records than those of a commit"
+    if spec.changes.keeps_history:
+        return "its versions depend on more records than those of a commit"
     if spec.changes.dedupe is not None:
         return "it drops duplicates of records of other commits"
     return ""

@@ -20,7 +20,7 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
 from frazil.store.clients import adls_host, adls_identity, gcs_endpoint, s3_host
-from frazil.store.hdfs import USER, sent_to_tasks
+from frazil.store.hdfs import USER, hdfs_library, sent_to_tasks
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
 IO_OF = {
@@ -83,6 +83,7 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
     address = address_of(location)
     kind = address.kind
     if kind == "hdfs":
+        hdfs_library()  # Otherwise the first task would say that it is missing.
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls":
         identity = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)

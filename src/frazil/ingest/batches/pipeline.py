@@ -54,6 +54,7 @@ from frazil.types import (
 from frazil.upsert.change_notes import error_in, progress_after
 from frazil.upsert.commit import IncompleteChanges, commit_changes
 from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
+from frazil.upsert.history.commit import commit_versions
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
 
@@ -288,7 +289,8 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 target = target_of(table)
-                committed, resolved, files = commit_changes(self._catalog, target, state, report, commit)
+                commit_rows = commit_versions if table.spec.changes.keeps_history else commit_changes
+                committed, resolved, files = commit_rows(self._catalog, target, state, report, commit)
             elif table.spec.changes.dedupe is not None:
                 target = target_of(table)
                 committed, dropped, files = commit_deduplicated(self._catalog, target, state, report, commit)

@@ -36,6 +36,7 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     query_columns,
+    row_columns,
     with_counts,
     with_key,
 )
@@ -311,7 +312,7 @@ class QueryTables:
             return schema
         check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
-        return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
+        return with_identifiers(schema, row_columns(table.spec, keys or columns_of_keys(query, key_columns)))
 
     def check(self, table: Table) -> None:
         """Checks what of the table's query is wrong whatever fields the records have.

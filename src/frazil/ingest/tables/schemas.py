@@ -17,11 +17,10 @@ import structlog
 
 from frazil.clock import Clock, SystemClock
 from frazil.decode.avro.schema import Misplaced, find_misplaced, with_moved_logical_types
-from frazil.decode.protobuf.schema import load_message
+from frazil.decode.messages import has_message_schemas, message_schemas
 from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
 from frazil.registry.port import Naming, RegisteredSchema, SchemaRegistry, UnusableSchema, subject_of
-from frazil.registry.protobuf import compile_proto
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.spec.models import TableSpec
@@ -164,12 +163,13 @@ class Schemas:
             answer = self._answer(name, ask)
             if answer is None:
                 return UNKNOWN
-            descriptors = compile_proto(answer.text, answer.references) if answer.kind == "protobuf" else b""
-            schema = WriterSchema(answer.kind, answer.text, answer.references, descriptors)
-            if descriptors:
-                load_message(descriptors, (0,))  # A message beyond a limit is none of the records of another.
-            else:
+            schema = WriterSchema(answer.kind, answer.text, answer.references)
+            if answer.kind != "protobuf":
                 struct_of(schema)
+            elif has_message_schemas():  # Otherwise no table reads it: the records of any table are of a wrong schema.
+                descriptors = message_schemas().compile(answer.text, answer.references)
+                message_schemas().full_name(descriptors)  # A message beyond a limit is none of the records of another.
+                schema = replace(schema, descriptors=descriptors)
         except UnusableSchema as error:
             return WriterSchema("unusable", str(error))
         return schema
@@ -227,7 +227,7 @@ def may_change(schema: WriterSchema) -> bool:
 def record_name(schema: WriterSchema) -> str:
     """Returns the full name of a schema's records (of a .proto file, of its first message); empty where it has none."""
     if schema.kind == "protobuf":
-        return str(load_message(schema.descriptors, (0,)).full_name)
+        return message_schemas().full_name(schema.descriptors) if schema.descriptors else ""
     if schema.kind not in ("avro", "json_schema"):
         return ""
     described = json.loads(schema.text)

@@ -27,13 +27,14 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
-from frazil.spec.settings import ValueSpec
+from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import is_merging, retracts
 from frazil.stages.table import record_key_of, table_stages
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
     ChangeReading,
     Dedupe,
+    History,
     KnownRecords,
     RecordReading,
     RoutedRecords,
@@ -124,7 +125,7 @@ def _aliases(table: Table, schema: Schema | None) -> Aliases:
 
 
 def _change_reading(table: Table) -> ChangeReading:
-    spec = table.spec
+    spec, keeps_history = table.spec, table.spec.changes.keeps_history
     columns, is_key_of_record = spec.changes.key_columns, not spec.changes.key_columns
     reading = _envelope_key_reading(table) if spec.changes.envelope is not None else _key_reading(table)
     is_plain_key = spec.source.key.format == "text" or (
@@ -136,6 +137,7 @@ def _change_reading(table: Table) -> ChangeReading:
     if is_key_of_record and table.state is not None:
         marked = table.state.marks.get(KEY_COLUMNS)
         columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
+        columns = tuple(name for name in columns if not keeps_history or name != spec.metadata["valid_from"])
         if marked and spec.has_query and table.schema.query is not None:
             columns = columns_of_keys(table.schema.query, columns)
     return ChangeReading(
@@ -151,7 +153,13 @@ def _change_reading(table: Table) -> ChangeReading:
         is_key_known=table.is_key_known,
         merge=spec.changes.merge if is_merging(spec) else (),
         retracts=retracts(spec),
+        history=_history(spec) if keeps_history else None,
     )
+
+
+def _history(spec: TableSpec) -> History:
+    valid_from, valid_to, is_current = (spec.metadata[field] for field in HISTORY)
+    return History(valid_from, valid_to, is_current, spec.changes.track)
 
 
 def _dedupe(spec: TableSpec) -> Dedupe:

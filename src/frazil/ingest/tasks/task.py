@@ -40,6 +40,7 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
+from frazil.upsert.history.records import take_times
 from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
 from frazil.upsert.task_changes import TaskChanges
@@ -155,7 +156,7 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
-    of_rows = (*of_rows, refuse_unmergeable)
+    of_rows = (*of_rows, refuse_unmergeable, take_times)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 

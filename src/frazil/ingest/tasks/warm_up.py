@@ -13,7 +13,6 @@ from frazil.decode.json.extended import find_scalars
 from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
 from frazil.decode.json.slices import Slices, group_equal
-from frazil.decode.protobuf.program import may_repeat_keys
 from frazil.kafka.fetch.records import warm_up as warm_up_reader
 from frazil.process.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
@@ -49,8 +48,8 @@ def warm_up(compiles_all: bool = False) -> None:
 
 
 def _compile_rest() -> None:
-    """Compiles the loops for objects with many keys, lists of numbers with many digits, keys with any JSON, maps of
-    Protobuf, and changes behind rows of a snapshot.
+    """Compiles the loops for objects with many keys, lists of numbers with many digits, keys with any JSON, and changes
+    behind rows of a snapshot.
     """
     columns = {f"c{n}": DoubleType() for n in range(_MANY_KEYS)}
     numbers = ListType(_MANY_KEYS + 1, DoubleType(), element_required=False)
@@ -59,6 +58,5 @@ def _compile_rest() -> None:
     )
     nothing, no_bytes = np.zeros(0, np.int32), np.zeros(0, np.uint8)
     scan_any(0, nothing, nothing, no_bytes, no_bytes, no_bytes)
-    may_repeat_keys(np.zeros(1, np.int64), np.zeros(0, np.int64))
     later, is_so = np.array([2, 1]), np.ones(2, np.bool_)
     ArrivalOrder(np.zeros(2, int), np.zeros(2, int), np.arange(2), later, is_so, is_so, ~is_so).ranks_by_arrival()

@@ -195,8 +195,8 @@ def _resolve(
     attempt.unused = [file.path for file in complete]
     attempt.deletes = write_deletes(target, parts, state.format_version)
     attempt.rows = _write_repeated(target, batch, ~is_dropped & (batch.places >= 0))
-    if attempt.deletes:
-        attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes))
+    # Also without deletes: another writer may have added an event since the ids were looked up.
+    attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes))
     dropped = _count(batch, is_dropped)
     assert attempt.progress is not None
     attempt.progress = _counted(attempt.progress, dropped)

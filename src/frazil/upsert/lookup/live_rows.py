@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -20,7 +20,6 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 from pyiceberg.conversions import from_json
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -55,30 +54,46 @@ class ColumnCache:
     """A cache of columns by name: the least recently used entries are evicted. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._columns: LRUCache[Name, tuple[pa.Array, ...]] = LRUCache(limit_bytes, getsizeof=_size)
+        self._columns: dict[Name, tuple[pa.Array, ...]] = {}  # The one used last is last.
+        self._limit_bytes, self._size_bytes = limit_bytes, 0
         self._lock = threading.Lock()
         _caches.append(self)
 
     @property
     def size_bytes(self) -> int:
         """The size of all entries."""
-        return int(self._columns.currsize)
+        return self._size_bytes
 
     def get(self, name: Name) -> tuple[pa.Array, ...] | None:
         """Returns the columns under this name; None without an entry."""
         with self._lock:
-            return self._columns.get(name)
+            columns = self._columns.pop(name, None)
+            if columns is not None:
+                self._columns[name] = columns
+            return columns
 
     def put(self, name: Name, columns: tuple[pa.Array, ...]) -> None:
         """Stores the columns under this name, unless they are larger than the limit."""
-        with self._lock, suppress(ValueError):
+        size = _size(columns)
+        with self._lock:
+            self._drop(name)
+            if size > self._limit_bytes:
+                return
+            while self._size_bytes + size > self._limit_bytes:
+                self._drop(next(iter(self._columns)))
             self._columns[name] = columns
+            self._size_bytes += size
 
     def forget(self, paths: Set[str]) -> None:
         """Removes the entries of these files."""
         with self._lock:
             for name in [name for name in self._columns if name[0] in paths]:
-                del self._columns[name]
+                self._drop(name)
+
+    def _drop(self, name: Name) -> None:
+        """Removes an entry, if there is one. To be called under the lock."""
+        self._size_bytes -= _size(self._columns[name]) if name in self._columns else 0
+        self._columns.pop(name, None)
 
 
 _caches: list[ColumnCache] = []

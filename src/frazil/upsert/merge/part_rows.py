@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from frazil.schema.arrow import Ints, Records, one_array, pick
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.deduplicate import dump_table
 from frazil.upsert.merge.functions import ADDING, merged_columns
 from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names
@@ -109,13 +108,6 @@ class PartRows:
         for name, values in {**numbers, **flags}.items():
             empty = empty.append_column(name, values)
         return empty
-
-
-def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows:
-    """Returns what collects the changes of a table in one task."""
-    return (
-        PartRows(target, topics) if target.changes is not None and target.changes.merge else ChangeRows(target, topics)
-    )
 
 
 def parts_of(

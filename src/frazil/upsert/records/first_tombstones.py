@@ -31,7 +31,9 @@ class FirstTombstones:
         self._secret = secret_of(target)
         changes = target.changes
         # By arrival a tombstone repeats its delete; and a single task knows everything before it in the batch.
-        self._is_needed = changes is not None and bool(changes.order_by) and not target.known.is_single_task
+        # A version that is deleted is not deleted again.
+        is_ordered = changes is not None and bool(changes.order_by) and changes.history is None
+        self._is_needed = is_ordered and not target.known.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 

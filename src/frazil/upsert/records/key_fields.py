@@ -28,7 +28,7 @@ from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.names import all_members
 from frazil.decode.json.records import open_any
 from frazil.decode.json.slices import Slices, Texts, elements_of
-from frazil.decode.protobuf.wire import split_message_indexes
+from frazil.decode.messages import message_schemas
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.error_classes import ErrorClass
@@ -293,7 +293,7 @@ def _messages(
     if schema.kind != "protobuf" or reading.message:
         yield reading.message or "", rows
     elif reading.framing != "none":
-        indexed = split_message_indexes(select_bodies(split_headers(keys, reading.framing).bodies, rows))
+        indexed = message_schemas().split_indexes(select_bodies(split_headers(keys, reading.framing).bodies, rows))
         for code, indexes in enumerate(indexed.paths):
             yield indexes, rows[indexed.path == code]
 

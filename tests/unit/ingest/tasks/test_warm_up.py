@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.protobuf import json_structs
-from frazil.decode.protobuf.json_structs import write_structs
 from frazil.raw_memory import is_on_disk
 from frazil.rows import writer_schemas
-from tests.unit.decode.protobuf_schemas import read, reader_of
+from frazil_protobuf import json_structs
+from frazil_protobuf.json_structs import write_structs
+from packages.protobuf.tests.unit.protobuf_schemas import read, reader_of
 
 
 @pytest.mark.parametrize(("compiles_all", "is_there"), [(False, False), (False, True), (True, False)])

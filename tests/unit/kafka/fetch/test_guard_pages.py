@@ -13,10 +13,10 @@ from frazil.errors import UnavailableError
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.records import Records, batches_in
 from frazil.kafka.port import timestamp_of
+from packages.protobuf.tests.unit.protobuf_chance import Chance
 from tests.fixtures.range_reads import COLUMNS, Row, rows_of
 from tests.fixtures.record_batches import CODECS, NONE, Kind, Record, batch, checked_anew, compressed
 from tests.unit.decode.guard_pages import Guarded
-from tests.unit.decode.protobuf_chance import Chance
 
 _RECORDS = int(os.environ.get("FRAZIL_RECORDS", "250000"))
 _HEADER_BYTES = 61

@@ -63,7 +63,7 @@ ROWS: dict[str, list[Any]] = {
 
 
 def _hash(label: str, value: str) -> str:
-    """As docs/how-to/protect.md describes it, with other code."""
+    """As docs/guides/protect.md describes it, with other code."""
     key = HKDF(SHA256(), 32, salt=None, info=b"frazil protect hash").derive(SECRET)
     return hmac.new(key, label.encode() + b"\x00" + value.encode(), hashlib.sha256).hexdigest()
 

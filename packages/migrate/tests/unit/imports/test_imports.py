@@ -106,7 +106,7 @@ def test_an_unknown_setting_is_reported(tool: str) -> None:
 def test_the_command_of_the_tools_page_makes_the_file_that_the_page_shows(
     tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (ROOT / "docs" / "how-to" / f"import-{tool}.md").read_text()
+    page = (ROOT / "docs" / "migrate" / f"{tool}.md").read_text()
     configuration, command, result = re.findall(r"^```\w+\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:3]
     words = command.partition(" > ")[0].split()[1:]
     monkeypatch.chdir(tmp_path)

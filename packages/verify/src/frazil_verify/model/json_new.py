@@ -1,4 +1,4 @@
-"""What of a JSON value no new column can have, whatever other records have: docs/how-to/evolve.md and declare-columns.md."""
+"""What of a JSON value no new column can have, whatever other records have: docs/guides/evolve.md and declare-columns.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times in text and as numbers, as docs/reference/json.md and docs/how-to/shape.md describe them."""
+"""Times in text and as numbers, as docs/reference/json.md and docs/guides/shape.md describe them."""
 
 from __future__ import annotations
 

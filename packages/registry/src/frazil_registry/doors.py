@@ -1,0 +1,5 @@
+"""What the package adds to Frazil, by its entry points."""
+
+from frazil.plugins.registries import RegistryKind
+
+CONFLUENT = RegistryKind("frazil_registry.confluent:ConfluentRegistry")

@@ -1,0 +1,51 @@
+"""`frazil init` on topics in memory: what it refuses, and what it writes then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.main import main
+from frazil.kafka.port import ReadRecord
+from frazil.testing import MemorySource
+from frazil.types import OffsetRange
+
+
+def test_each_refusal_ends_once_its_remedy_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MemorySource()
+    source.create("clicks", 1)
+
+    def sample(_: object, ranges: Iterable[OffsetRange], __: object) -> list[ReadRecord]:
+        return [
+            ReadRecord(one.topic, one.partition, at, b'{"a": 1}') for one in ranges for at in range(one.start, one.end)
+        ]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: source)
+    monkeypatch.setattr("frazil_start.init_command.read_sample", sample)
+    monkeypatch.setattr("frazil_start.init_command.findings_of", lambda _: ())
+    named = ["init", "--bootstrap-servers", "b:1"]
+    assert main(["init"]) == 2
+    assert "give --bootstrap-servers" in capsys.readouterr().err
+    assert main(named) == 1
+    assert "produce some records first" in capsys.readouterr().err
+    source.begin_transaction("clicks", 0)
+    source.produce("clicks", 0, b'{"a": 1}')
+    assert main(named) == 1
+    assert "can be made of; those of clicks wait behind an open transaction\n" in capsys.readouterr().err
+    source.end_transaction("clicks", 0)
+    source.produce("clicks", 0, b'{"a": 1}')
+    assert main([*named, "--kafka", "sasl.password=hunter2"]) == 2
+    assert "write --kafka 'NAME=${env:VARIABLE}'" in capsys.readouterr().err
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    assert main([*named, "--kafka", "sasl.password=${env:KAFKA_PASSWORD}", "-f", "secured.yaml"]) == 0
+    assert "hunter2" not in (tmp_path / "secured.yaml").read_text()
+    assert main(named) == 0
+    assert main(named) == 1
+    assert "name another with -f" in capsys.readouterr().err
+    assert main([*named, "-f", "second.yaml"]) == 0
+    assert (tmp_path / "second.yaml").read_text() == (tmp_path / "frazil.yaml").read_text()

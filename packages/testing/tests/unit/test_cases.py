@@ -1,0 +1,410 @@
+"""Cases of a pipeline: what passes, what differs and how it is shown, for every format and kind of table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.ingest.tables.queries import SparkQueries
+from frazil_testing.compare import Verdict
+from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
+
+AVRO = """{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "long"},
+  {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+  {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": null},
+  {"name": "note", "type": ["null", "long", "string"], "default": null},
+  {"name": "tags", "type": {"type": "array", "items": "string"}},
+  {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+  {"name": "inner", "type": ["null", {"type": "record", "name": "Inner", "fields": [{"name": "k", "type": "Kind"}]}],
+   "default": null}]}"""
+KEY = '{"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}'
+PROTO = """syntax = "proto3";
+package shop;
+message Other { int32 a = 1; }
+message Order { int64 id = 1; message Line { int32 n = 1; } repeated Line lines = 2; }
+"""
+ENVELOPE = """{"type": "record", "name": "Envelope", "fields": [
+  {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
+    {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": null}]}]},
+  {"name": "after", "type": ["null", "Value"]},
+  {"name": "source", "type": {"type": "record", "name": "Source", "fields": [
+    {"name": "connector", "type": "string"}, {"name": "name", "type": "string"}, {"name": "table", "type": "string"},
+    {"name": "ts_ms", "type": "long"}, {"name": "lsn", "type": "long"}]}},
+  {"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"}]}"""
+
+
+def shown(verdicts: list[Verdict]) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Each difference with its columns."""
+    return [
+        (difference.what, [(change.column, change.expected, change.actual) for change in difference.changes])
+        for verdict in verdicts
+        for difference in verdict.differences
+    ]
+
+
+def is_well(verdicts: list[Verdict]) -> bool:
+    problems = [(verdict.name, verdict.error, shown([verdict])) for verdict in verdicts if not verdict.is_ok]
+    assert problems == []
+    return bool(verdicts)
+
+
+def test_rows_are_compared_by_value_in_any_order_and_columns_that_are_not_named_are_not(play: Play) -> None:
+    cases = """table: shop.orders
+cases:
+  two orders:
+    records:
+      - value: {id: 1, amount: "12.50", at: 2026-01-01T10:00:00Z, tags: [a, b]}
+      - value: {id: 2, amount: 7, more: {x: 1, y: [1]}}
+      - {json: '{"id": 3, "amount": 7.10}'}
+    rows:
+      - {id: 3, amount: 7.1, at: null}
+      - {id: 2, amount: 7, more: {x: 1}}
+      - {id: 1, amount: 12.5, at: "2026-01-01T11:00:00+01:00", tags: [a, b]}
+"""
+    assert is_well(play(cases))
+
+
+def test_each_difference_is_shown_by_column_with_the_line_of_what_is_expected(play: Play) -> None:
+    cases = """table: shop.orders
+cases:
+  differs:
+    records:
+      - value: {id: 1, amount: 12.5, tags: [a]}
+      - value: {id: 2, amount: abc}
+      - value: {id: 3, amount: 1}
+    rows:
+      - {id: 1, amount: 12.6, tags: [a, b], amountt: 1}
+      - {id: 9}
+    dropped: {where: 1}
+"""
+    (verdict,) = play(cases)
+    assert shown([verdict]) == [
+        (
+            "row 1 of shop.orders",
+            [
+                ("amount", "12.6", '"12.50"'),
+                ("tags", '["a","b"]', '["a"]'),
+                ("amountt", "1", "no such column; did you mean `amount`?"),
+            ],
+        ),
+        ("row 2 of shop.orders", [("id", "9", "3")]),
+        (
+            'unexpected dead letter of shop.orders: type_mismatch at amount: string "abc" cannot be read as decimal(12, 2)',
+            [],
+        ),
+        ("records of shop.orders dropped by where", [("where", "1", "0")]),
+    ]
+    assert [difference.where for difference in verdict.differences] == [f"cases.yaml:{n}" for n in (9, 10, 6, 11)]
+
+
+def test_dead_letters_are_expected_by_their_columns_and_a_message_by_a_part_of_it(play: Play) -> None:
+    cases = """table: shop.orders
+cases:
+  bad:
+    records:
+      - value: {id: 1, amount: abc}
+      - {text: "{"}
+      - {value: null, key: x}
+    rows: []
+    dead_letters:
+      - {offset: 0, error_class: type_mismatch, path: amount, message: "/decimal.12, 2./", value: '{"id":1,"amount":"abc"}'}
+      - {error_class: malformed, offset: 1}
+      - {error_class: tombstone, key: x}
+"""
+    assert is_well(play(cases))
+    (verdict,) = play(cases.replace("error_class: tombstone", "error_class: tomb"))
+    assert (verdict.error, verdict.remedy) == ("there is no class of error `tomb`", "did you mean `tombstone`?")
+    (verdict,) = play(cases.replace("malformed, offset: 1", "malformed, offset: 7"))
+    assert shown([verdict])[0][0].startswith("missing dead letter 2 of shop.orders")
+
+
+def test_every_format_is_written_with_the_schemas_beside_the_cases(play: Play, folder: Path) -> None:
+    for name, text in (
+        ("order.avsc", AVRO),
+        ("key.avsc", KEY),
+        ("order.proto", PROTO),
+        ("order.json", '{"type": "object"}'),
+    ):
+        (folder / name).write_text(text)
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.avro: {{topic: avro, value: {{format: avro}}, key: {{format: avro}}, metadata: [key, headers, timestamp, offset]}}
+  shop.proto: {{topic: proto, value: {{format: protobuf}}}}
+  shop.message: {{topic: message, value: {{format: protobuf, message: shop.Order}}}}
+  shop.described: {{topic: described, value: {{format: json_schema}}}}
+  shop.plain: {{topic: plain, value: {{format: text}}}}
+  shop.raw: {{topic: raw, value: {{format: raw}}}}
+"""
+    cases = """cases:
+  avro:
+    records:
+      - topic: avro
+        schema: order.avsc
+        key_schema: key.avsc
+        value: {id: 1, amount: 12.5, at: 2026-01-01T10:00:00Z, note: x, tags: [a], kind: A, inner: {k: B}}
+        key: {id: 1}
+        headers: {source: web}
+        timestamp: 2026-02-01T00:00:00Z
+        offset: 7
+      - {topic: avro, bytes: {hex: "0000000063aa"}}
+    rows:
+      - {id: 1, amount: 12.5, at: 2026-01-01T10:00:00Z, tags: [a], kind: A, inner: {k: B}, _key: {id: 1}, note: {string: x},
+         _headers: [{key: source, value: web}], _timestamp: 2026-02-01T00:00:00Z, _offset: 7}
+    dead_letters: [{offset: 8, error_class: unknown_schema_id}]
+  protobuf:
+    records: [{topic: proto, schema: order.proto, value: {a: 5}}]
+    rows: [{a: 5}]
+  a message by its name:
+    records: [{topic: message, schema: order.proto, value: {id: 7, lines: [{n: 1}]}}]
+    rows: [{id: 7, lines: [{n: 1}]}]
+  json schema:
+    records: [{topic: described, schema: order.json, value: {id: 7}}]
+    rows: [{id: 7}]
+  text and bytes:
+    records: [{topic: plain, value: a b}, {topic: plain, bytes: {base64: Yw==}}, {topic: raw, text: a}]
+    rows: {shop.plain: [{value: a b}, {value: c}], shop.raw: [{value: a}]}
+"""
+    assert is_well(play(cases, pipeline))
+
+
+def test_changes_become_the_state_of_an_upsert_table(play: Play, folder: Path) -> None:
+    (folder / "envelope.avsc").write_text(ENVELOPE)
+    (folder / "key.avsc").write_text(KEY)
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.people: {{topic: db.people, envelope: debezium, mode: upsert, value: {{format: avro}}, key: {{format: avro}}}}
+  shop.plain: {{topic: db.plain, envelope: debezium, mode: upsert, key_columns: [id]}}
+"""
+    changes = """
+      - {change: {after: {id: 1, name: ann}}, key: {id: 1}}
+      - {change: {before: {id: 1, name: ann}, after: {id: 1, name: anna}}, key: {id: 1}}
+      - {change: {after: {id: 2, name: bob}}, key: {id: 2}}
+      - {change: {before: {id: 2, name: bob}}, key: {id: 2}}
+      - {value: null, key: {id: 2}}"""
+    cases = f"""table: NAME
+SCHEMAScases:
+  the last change of a key:
+    records:{changes}
+    rows: [{{id: 1, name: anna}}]
+    dropped: {{tombstone: 1}}
+"""
+    avro = cases.replace("NAME", "shop.people").replace("SCHEMAS", "schemas: {value: envelope.avsc, key: key.avsc}\n")
+    assert is_well(play(cases.replace("NAME", "shop.plain").replace("SCHEMAS", ""), pipeline))
+    assert is_well(play(avro, pipeline))
+    (verdict,) = play(cases.replace("NAME", "shop.plain").replace("SCHEMAS", "").replace("anna}]", "ann}]"), pipeline)
+    assert shown([verdict]) == [("row 1 of shop.plain (id=1)", [("name", '"ann"', '"anna"')])]
+
+
+def test_a_query_its_lookup_and_what_spark_computes(play: Play, queries: SparkQueries) -> None:
+    pipeline = f"""{HEAD}tables:
+  shop.orders:
+    topic: orders
+    select: >
+      select id, lower(email) as email, cast(amount as decimal(12,2)) as amount, regexp_extract(line, '/(.*)', 1) as tail
+      from records where kind = 'order'
+  shop.visits:
+    topic: visits
+    lookup: {{country: {{table: ref.countries, on: "cc = code", take: [name], on_miss: drop}}}}
+"""
+    cases = """given: {ref.countries: [{code: CH, name: Switzerland}]}
+cases:
+  a query:
+    records:
+      - {topic: orders, value: {id: 1, email: A@X, amount: "1.5", line: a/b, kind: order}}
+      - {topic: orders, value: {id: 2, email: A@X, amount: x, line: a/b, kind: order}}
+      - {topic: orders, value: {id: 3, email: A@X, amount: x, line: a/b, kind: visit}}
+    rows: [{id: 1, email: a@x, amount: 1.5, tail: b}]
+    dead_letters: [{offset: 1, error_class: failed_expression, path: amount}]
+    dropped: {where: 1}
+  a lookup:
+    records: [{topic: visits, value: {id: 1, cc: CH}}, {topic: visits, value: {id: 2, cc: FR}}]
+    rows: [{id: 1, country: {name: Switzerland}}]
+    dropped: {lookup country: 1}
+"""
+    verdicts = play(cases, pipeline, queries)
+    assert is_well(verdicts)
+
+
+def test_records_of_a_route_and_of_topics_by_pattern_reach_several_tables(play: Play) -> None:
+    pipeline = f"""{HEAD}namespace: lake
+topics: [/^device-/]
+routes: [{{topic: events, by: type, to: "shop.${{type}}", rest: shop.other}}]
+"""
+    cases = """topic: events
+cases:
+  by type:
+    records: [{value: {type: click, a: 1}}, {value: {type: buy, b: 2}}, {value: {b: 3}}]
+    rows: {shop.click: [{a: 1}], shop.buy: [{b: 2}], shop.other: [{b: 3, _offset: 2}]}
+  by topic:
+    records: [{topic: device-1, value: {a: 1}}, {topic: device-2, value: {b: 2}, partition: 1}]
+    rows: {lake.device-1: [{a: 1}], lake.device-2: [{b: 2}]}
+  by name:
+    records: [{topic: device-1, value: {a: 1}}]
+    rows: [{a: 1}]
+"""
+    assert is_well(play(cases, pipeline))
+
+
+def test_a_table_that_stops_is_expected_to(play: Play) -> None:
+    pipeline = ORDERS.replace("topic: orders", "topic: orders\n    on_bad_record: stop")
+    cases = """table: shop.orders
+cases:
+  stops:
+    records: [{value: {id: x}}]
+    stops: does not fit long
+"""
+    assert is_well(play(cases, pipeline))
+    (verdict,) = play(cases.replace("stops: does", "rows: [] #"), pipeline)
+    assert shown([verdict])[0][0].startswith("shop.orders stops: ")
+    (verdict,) = play(cases.replace("{id: x}", "{id: 1}"), pipeline)
+    assert shown([verdict]) == [
+        ("the table does not stop for this reason", [("stops", "does not fit long", "nothing stops")])
+    ]
+
+
+def test_variables_of_the_file_and_missing_secrets(play: Play) -> None:
+    """A case needs no secret; a variable that decides something is named by the file."""
+    pipeline = ORDERS.replace("localhost:9092", "${env:BROKERS}").replace("topic: orders", 'topic: "${env:CASE_TOPIC}"')
+    cases = """table: shop.orders
+env: {CASE_TOPIC: orders_eu}
+cases:
+  a topic by variable: {records: [{value: {id: 1}}], rows: [{id: 1}]}
+"""
+    assert is_well(play(cases, pipeline))
+    with pytest.raises(SpecError, match="the environment variable `CASE_TOPIC` is not set"):
+        play(cases.replace("env: {CASE_TOPIC: orders_eu}\n", ""), pipeline)
+
+
+def test_answers_are_written_in_place_and_everything_else_stays(play: Play, folder: Path) -> None:
+    cases = """# Cases of orders.
+table: shop.orders
+cases:
+  new:  # without an answer
+    records:
+      - value: {id: 1, amount: 2}
+      # the last record
+      - value: {id: x}
+
+  partial:
+    rows:
+      - {amount: 5}   # wrong
+    records: [{value: {id: 1, amount: 2}}]
+  right:
+    records: [{value: {id: 1}}]
+    rows: [{id: 1}]
+"""
+    verdicts = play(cases, updates=True)
+    assert [(verdict.name, verdict.is_updated, verdict.is_ok) for verdict in verdicts] == [
+        ("new", True, True), ("partial", True, True), ("right", False, True),
+    ]  # fmt: skip
+    assert (
+        (folder / "cases.yaml").read_text()
+        == """# Cases of orders.
+table: shop.orders
+cases:
+  new:  # without an answer
+    records:
+      - value: {id: 1, amount: 2}
+      # the last record
+      - value: {id: x}
+    rows:
+      - {id: 1, amount: "2.00", at: null, tags: null}
+    dead_letters:
+      - {offset: 1, error_class: type_mismatch, path: id, message: string "x" does not fit long}
+
+  partial:
+    records: [{value: {id: 1, amount: 2}}]
+    rows:
+      - {amount: "2.00"}
+  right:
+    records: [{value: {id: 1}}]
+    rows: [{id: 1}]
+"""
+    )
+    assert is_well(play((folder / "cases.yaml").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "error", "remedy"),
+    [
+        ("recods: [{value: {id: 1}}]", "records: [{value: {id: 1}}]", "unknown key `recods` in the case `a`",
+         "did you mean `records`?"),
+        ("records: [{value1: {id: 1}}]", "records: [{value: {id: 1}}]", "unknown key `value1` in a record",
+         "did you mean `value`?"),
+        ("records: []", "records: [{value: {id: 1}}]", "there are no `records`", "write `records: [{value: {…}}]`"),
+        ("records: [5]", "records: [{value: {id: 1}}]", "a record is a number where a mapping is expected",
+         "write `- value: {…}`"),
+        ("records: {value: 1}", "records: [{value: {id: 1}}]", "`records` is a mapping where a list is expected",
+         "write a list of them, such as `records: [{…}]`"),
+        ("records: [{key: a}]", "records: [{value: {id: 1}, key: a}]", "a record has no value",
+         "write one of: value, change, json, text, bytes; `value: null` is a tombstone"),
+        ("records: [{value: {id: 1}, topic: [a]}]", "records: [{value: {id: 1}, topic: orders}]",
+         "`topic` is a list where text is expected", "write text"),
+        ("given: 5, records: [{value: {id: 1}}]", "given: {a.b: [{c: 1}]}, records: [{value: {id: 1}}]",
+         "`given` is a number where a mapping is expected", "write `name: value` pairs"),
+    ],
+)  # fmt: skip
+def test_a_file_of_cases_that_cannot_be_read(play: Play, wrong: str, right: str, error: str, remedy: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        play(f"table: shop.orders\ncases:\n  a: {{{wrong}}}\n")
+    assert (caught.value.message, caught.value.remedy, caught.value.where) == (error, remedy, "cases.yaml:3")
+    assert is_well(play(f"table: shop.orders\ncases:\n  a: {{{right}, dropped: {{}}}}\n"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "error", "remedy"),
+    [
+        ("records: [{value: {id: 1}, topic: orderz}], rows: []", "records: [{value: {id: 1}, topic: orders}], rows: [{}]",
+         "no table reads the topic `orderz`", "did you mean `orders`?"),
+        ("records: [{value: {id: 1}, timestamp: x}], rows: []", "records: [{value: {id: 1}, timestamp: 5}], rows: [{}]",
+         "the record cannot be written: Invalid isoformat string: 'x'", "correct the record"),
+        ("records: [{value: {id: 1}, partition: x}], rows: []", "records: [{value: {id: 1}, partition: 1}], rows: [{}]",
+         "`partition` is not a number", "write a whole number from 0 on"),
+        ("records: [{value: {id: 1}, schema: [a]}], rows: []", "records: [{value: {id: 1}}], rows: [{}]",
+         "`schema` is not the path of a file", "write the path of a schema"),
+        ("records: [{value: {id: 1}, schema: a.avsc}], rows: []", "records: [{value: {id: 1}}], rows: [{}]",
+         "the schema `a.avsc` cannot be read: No such file or directory", "correct the path, or write the file"),
+        ("records: [{value: {id: 1}}], rows: {id: 1}", "records: [{value: {id: 1}}], rows: [{id: 1}]",
+         "`rows` of shop.orders are not a list of mappings", "write `- {COLUMN: VALUE}` for each; `[]` for none"),
+        ("records: [{value: {id: 1}}], rows: {shop.orderz: []}", "records: [{value: {id: 1}}], rows: {shop.orders: [{}]}",
+         "the records of the case do not reach the table `shop.orderz`", "did you mean `shop.orders`?"),
+        ("records: [{value: {id: 1}}], dropped: [a]", "records: [{value: {id: 1}}], dropped: {}",
+         "`dropped` is a list where a mapping is expected", "write `dropped: {where: 1}`"),
+        ("records: [{value: {id: 1}}], stops: [a]", "records: [{value: {id: 1}}], rows: [{}]",
+         "`stops` is not text", "write a part of the reason"),
+    ],
+)  # fmt: skip
+def test_a_case_that_cannot_be_played(play: Play, wrong: str, right: str, error: str, remedy: str) -> None:
+    (verdict,) = play(f"table: shop.orders\ncases:\n  a: {{{wrong}}}\n")
+    assert (verdict.error, verdict.remedy, verdict.where) == (error, remedy, "cases.yaml:3")
+    assert is_well(play(f"table: shop.orders\ncases:\n  a: {{{right}}}\n"))
+
+
+def test_a_case_whose_table_or_topic_is_not_known(play: Play) -> None:
+    cases = "table: shop.orderz\ncases:\n  a: {records: [{value: {id: 1}}], rows: [{}]}\n"
+    (verdict,) = play(cases)
+    assert (verdict.error, verdict.remedy) == (
+        "the pipeline file has no table `shop.orderz`",
+        "did you mean `shop.orders`?",
+    )
+    assert is_well(play(cases.replace("orderz", "orders")))
+    (verdict,) = play(cases.replace("shop.orderz", "other.zzz"))
+    assert (verdict.error, verdict.remedy) == (
+        "the topic of the record is not known", "write `topic: NAME` at the top of the file, or in the record",
+    )  # fmt: skip
+    (verdict,) = play(f"topic: orders\n{cases}")
+    assert verdict.error == "the records of the case do not reach the table `shop.orderz`"
+    both = f"{ORDERS}  shop.again: {{topic: orders}}\n"
+    (verdict,) = play(cases.replace("table: shop.orderz", "topic: orders"), both)
+    assert verdict.remedy == "write `table: NAME` at the top of the file, or `rows: {TABLE: […]}`"
+    assert is_well(play(cases.replace("orderz", "orders"), both))
+
+
+def test_answers_have_no_place_in_a_case_in_braces(play: Play) -> None:
+    with pytest.raises(SpecError) as caught:
+        play("table: shop.orders\ncases:\n  a: {records: [{value: {id: 1}}]}\n", updates=True)
+    assert caught.value.remedy == "write the case in lines of its own, `records:` and what it expects below each other"
+    assert play("table: shop.orders\ncases:\n  a:\n    records: [{value: {id: 1}}]\n", updates=True)[0].is_updated
