@@ -338,6 +338,9 @@ LOG_EVENTS: dict[str, str] = {
 }
 
 FAILPOINTS: dict[str, str] = {
+    "repair.before": "the rows that a repair removes are about to be looked up",
+    "repair.written": "the files of a repair are written, its commit is not sent",
+    "repair.landed": "the commit of a repair has landed",
     "maintenance.planned": "a maintenance action is about to begin",
     "maintenance.compact.begins": "groups of data files are about to be rewritten",
     "maintenance.compact.written": "the new data files are written, their commit is not sent",

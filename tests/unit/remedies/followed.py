@@ -41,6 +41,9 @@ _CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recor
 _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
+    "write one with `frazil verify TABLE --independent --report report.json`": (
+        "packages/verify/tests/unit/test_report.py::test_a_changed_report_is_refused"
+    ),
     "choose one level, or run the command twice": (
         "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
     ),

@@ -10,10 +10,15 @@ from typing import Annotated, Literal
 import typer
 
 from frazil.api.pipeline import open_pipeline
-from frazil.api.results import VerifiedTable, VerifyResult
+from frazil.api.results import VerifiedTable
+from frazil.api.wiring import read_spec
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.printable import plural
+from frazil_verify.levels import Options
+from frazil_verify.report import document_of, write_report
+from frazil_verify.verify import verify_foreign
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -36,6 +41,16 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         str, typer.Option("--from", metavar="BOUND", help="An offset, as 1200 or 3:1200 of partition 3, or a time.")
     ] = "",
     end: Annotated[str, typer.Option("--to", metavar="BOUND", help="Where to end, in the same form.")] = "",
+    foreign: Annotated[
+        Path | None,
+        typer.Option("--foreign", metavar="FILE", help="A pipeline file of tables that another tool fills."),
+    ] = None,
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="End at the offsets of that tool's consumer group.")
+    ] = "",
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a report: .json, .html, .txt, or a folder.")
+    ] = None,
 ) -> int:
     """Prove that tables have exactly the rows of their topics: read the topics again up to each table's progress, make the
     rows again in a temporary folder, and compare them.
@@ -46,6 +61,9 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     Three other levels make no copy. `--ledger` reads the table's metadata alone. `--rows` reads the columns of partition
     and offset. `--independent` decodes each record by other libraries and plain Python rules.
 
+    `--foreign` judges tables that another tool fills from their topics, such as Kafka Connect's sink. FILE describes them as
+    a pipeline file does; `frazil import` writes one.
+
     Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
     """
     choices: tuple[tuple[Level, bool], ...] = (("ledger", ledger), ("rows", rows), ("independent", independent))
@@ -54,20 +72,20 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         raise SpecError(
             f"--{levels[0]} and --{levels[1]} are two levels", remedy="choose one level, or run the command twice"
         )
-    pipeline = open_pipeline(output, file)
+    if group and foreign is None:
+        raise SpecError("a table's own progress ends the comparison", remedy="add --foreign FILE, or leave --group out")
     logging.getLogger("frazil").setLevel(
         logging.WARNING
     )  # A copy is not a run of the pipeline: its commits are not news.
     level: Level = levels[0] if levels else "copy"
-    result = pipeline.verify(table, level=level, begin=begin, end=end, progress=output.doing)
-    return show(output, result)
-
-
-def show(output: Output, result: VerifyResult, report: Path | None = None) -> int:
-    """Writes a result; returns the exit code. report: where its report was written."""
+    if foreign is not None:
+        options = Options(begin=begin, end=end, group=group, keeps_all=report is not None)
+        result = verify_foreign(read_spec(output, foreign), table, options, output.doing)
+    else:
+        result = open_pipeline(output, file).verify(table, level=level, begin=begin, end=end, progress=output.doing)
     lines = [line for verified in result.tables for line in _lines(verified)]
     if report is not None:
-        lines.append(f"report: {report}")
+        lines.append(f"report: {write_report(report, document_of(result, SystemClock().now_ms()))}")
     output.result(result.document(), "\n".join(lines) or "no tables")
     if any(verified.is_equal is False for verified in result.tables):
         return DIFFERENT

@@ -75,7 +75,9 @@ def check_ledger(pipeline: str, history: History) -> LedgerCheck:
 def _check_progress(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None:
     before = seen.before
     if progress.balance is None:
-        if before is not None and progress.commit_id != before.commit_id:
+        if key(seen.pipeline, REPAIR_ID) in snapshot.summary:
+            _note_repair(seen, snapshot)
+        elif before is not None and progress.commit_id != before.commit_id:
             _check_empty(seen, snapshot, before, progress)
         return
     if progress.balance.lost:
@@ -177,6 +179,8 @@ def _check_rows(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None:
     if "total-records" not in snapshot.summary:
         return
     surplus = snapshot.number("total-records") - ledger.rows - seen.other_rows
+    if key(seen.pipeline, REPAIR_ID) in snapshot.summary:  # It has made the rows those of the records.
+        seen.base_rows = surplus
     if seen.base_rows is None:
         seen.base_rows = surplus if seen.is_cut else 0
         if seen.is_cut and surplus:
@@ -201,16 +205,18 @@ def _note_other(seen: _Pass, snapshot: Snapshot) -> None:
         _note_rewrite(seen, snapshot, removed - added)
         if MAINTENANCE_ID not in own:
             seen.findings.note(f"another writer has rewritten files in snapshot {snapshot.snapshot_id}")
-    elif REPAIR_ID in own:
-        words = f"added {added} rows and removed {removed + deletes}"
-        seen.findings.note(f"the repair of snapshot {snapshot.snapshot_id} {words}")
-        seen.deletes += deletes
     elif own & {REPLAY_ID, REMOVED}:
         seen.findings.note(f"{added} rows of replayed dead letters were added by snapshot {snapshot.snapshot_id}")
     elif not own and (added or removed or deletes):
         text = f"another writer ({snapshot.operation}) added {added} rows and removed {removed + deletes}"
         _add_finding(seen, snapshot, Kind.OTHER_WRITER, text, added + removed + deletes)
         seen.deletes += deletes
+
+
+def _note_repair(seen: _Pass, snapshot: Snapshot) -> None:
+    added, removed = snapshot.number("added-records"), snapshot.number("added-position-deletes")
+    seen.findings.note(f"the repair in snapshot {snapshot.snapshot_id} added {added} rows and removed {removed}")
+    seen.deletes += removed
 
 
 def _note_rewrite(seen: _Pass, snapshot: Snapshot, fewer: int) -> None:

@@ -22,6 +22,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.tables.table import Table
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.port import Source
 from frazil.kafka.properties import native_properties
 from frazil.ledger import Ledger
@@ -70,6 +71,8 @@ class Options:
     keeps_all: bool = False
     #: Whether another tool fills the tables: their progress is not Frazil's.
     is_foreign: bool = False
+    #: The consumer group of that tool, whose committed offsets end the comparison; empty: the ends of the topics do.
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +129,12 @@ def verify_at(spec: PipelineSpec, name: str | None, options: Options, note: Note
         return [JudgedTable(table.name, "it does not exist yet", level=options.level) for table in tables]
     with light_jvm(spec) as jvm:
         catalog = open_catalog_for_reading(jvm, spec)
-        opened = _Opened(spec, catalog, source, options, note)
+        opened = Opened(spec, catalog, source, options, note)
         return [_verified(opened, table) for table in sorted(tables, key=lambda table: table.name)]
 
 
 @dataclass(frozen=True)
-class _Opened:
+class Opened:
     """What tables are verified with."""
 
     spec: PipelineSpec
@@ -141,7 +144,7 @@ class _Opened:
     note: Note
 
 
-def _verified(opened: _Opened, table: Table) -> JudgedTable:
+def _verified(opened: Opened, table: Table) -> JudgedTable:
     level = opened.options.level
     table.state = state = opened.catalog.load(table.name)
     if state is None or state.head_id is None:
@@ -180,7 +183,7 @@ def _hex(**digests: int | None) -> dict[str, str]:
 # ---- the ledger
 
 
-def _by_ledger(opened: _Opened, table: Table) -> JudgedTable:
+def _by_ledger(opened: Opened, table: Table) -> JudgedTable:
     history = read_history(opened.catalog, table.name)
     begin_ms, end_ms = (_time_of(bound) for bound in (opened.options.begin, opened.options.end))
     kept = tuple(
@@ -208,7 +211,7 @@ def _by_ledger(opened: _Opened, table: Table) -> JudgedTable:
 # ---- the places of rows
 
 
-def _by_places(opened: _Opened, table: Table, state: TableState) -> JudgedTable:
+def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     ranges, ledger = _ranges(opened, table, state)
     stored = _stored(opened, table, state)
     names = {name: table.spec.metadata.get(name) for name in ("topic", "partition", "offset")}
@@ -278,7 +281,7 @@ def _inside(placed: PlacedRows, ranges: Sequence[Range]) -> PlacedRows:
     return PlacedRows(placed.numbers[kept], placed.offsets[kept], placed.partitions)
 
 
-def _dead_offsets(opened: _Opened, table: Table) -> dict[tuple[str, int], Ints]:
+def _dead_offsets(opened: Opened, table: Table) -> dict[tuple[str, int], Ints]:
     """Returns the offsets of the table's dead letters."""
     state = opened.catalog.load(table.dead_letter_table_name)
     if state is None or state.head_id is None:
@@ -295,14 +298,22 @@ def _dead_offsets(opened: _Opened, table: Table) -> dict[tuple[str, int], Ints]:
 # ---- the independent judge
 
 
-def _by_judge(opened: _Opened, table: Table, state: TableState) -> JudgedTable:
+def judge_of(opened: Opened, table: Table, state: TableState) -> tuple[Judge, Sequence[Range], Ledger | None]:
+    """Returns the judge over a loaded table, the offsets that it reads, and the ledger of the commits that have read them.
+
+    Raises: NotJudged where the rules do not make the table's rows.
+    """
     ranges, ledger = _ranges(opened, table, state)
     stored = _stored(opened, table, state)
     rules = rules_of(table, state, stored.schema, _schema_texts(opened, table))
     properties = native_properties(opened.spec.kafka)
+    return Judge(rules, stored, lambda wanted: read_topic(properties, wanted), ranges, opened.note), ranges, ledger
+
+
+def _by_judge(opened: Opened, table: Table, state: TableState) -> JudgedTable:
+    judge, ranges, ledger = judge_of(opened, table, state)
     bounded = _is_bounded(opened.options)
-    judge = Judge(rules, stored, lambda wanted: read_topic(properties, wanted), ranges, opened.note)
-    is_partial = not opened.options.is_foreign and has_lost_records(table, opened.source)
+    is_partial = not opened.options.is_foreign and has_lost_records(table, opened.source, opened.catalog)
     judgement = judge.run(opened.options.keeps_all, is_partial, bounded)
     if ledger is not None and not bounded and not is_partial and judgement.records == ledger.records:
         if judgement.record_digest != ledger.record_digest:
@@ -324,7 +335,7 @@ def _by_judge(opened: _Opened, table: Table, state: TableState) -> JudgedTable:
     )
 
 
-def _schema_texts(opened: _Opened, table: Table) -> Mapping[int, str]:
+def _schema_texts(opened: Opened, table: Table) -> Mapping[int, str]:
     """Returns the texts of the registry's schemas that the table's records name, by id."""
     state = table.state
     settings = opened.spec.registry
@@ -342,7 +353,7 @@ def _schema_texts(opened: _Opened, table: Table) -> Mapping[int, str]:
 # ---- what all levels share
 
 
-def _stored(opened: _Opened, table: Table, state: TableState) -> StoredRows:
+def _stored(opened: Opened, table: Table, state: TableState) -> StoredRows:
     assert state.head_id is not None
     target = plain_target(state)
     java = opened.catalog.java_table(table.name)
@@ -350,7 +361,7 @@ def _stored(opened: _Opened, table: Table, state: TableState) -> StoredRows:
     return StoredRows(location, file_io(target), state.head_id, target.arrow_schema)
 
 
-def _ranges(opened: _Opened, table: Table, state: TableState) -> tuple[list[Range], Ledger | None]:
+def _ranges(opened: Opened, table: Table, state: TableState) -> tuple[list[Range], Ledger | None]:
     """Returns the offsets that a table has read, as far as Kafka has them and the options bound them, and the ledger of
     the commits that have read them.
 
@@ -361,6 +372,9 @@ def _ranges(opened: _Opened, table: Table, state: TableState) -> tuple[list[Rang
         described = source.topics(lambda topic: any(of.matches(topic) for of in table.spec.source.topics))
         partitions = [(topic, number) for topic, of in described.items() for number in range(of.partition_count)]
         ends, starts, ledger = source.ends(partitions), dict[tuple[str, int], int](), None
+        if opened.options.group:
+            committed = KafkaGroup(opened.spec.kafka, opened.options.group).offsets(partitions)
+            ends = {place: min(end, committed[place].offset) for place, end in ends.items() if place in committed}
     else:
         ends, ledger = by_partition(progress.offsets), progress.ledger
         starts = by_partition(ledger.starts) if ledger is not None else {}
@@ -378,7 +392,7 @@ def _is_bounded(options: Options) -> bool:
     return bool(options.begin or options.end)
 
 
-def _bounded(opened: _Opened, ranges: Sequence[Range]) -> Iterator[Range]:
+def _bounded(opened: Opened, ranges: Sequence[Range]) -> Iterator[Range]:
     """Yields the parts of ranges between the bounds of the options."""
     begins, ends = (_offsets_of(opened, bound, ranges) for bound in (opened.options.begin, opened.options.end))
     for wanted in ranges:
@@ -387,7 +401,7 @@ def _bounded(opened: _Opened, ranges: Sequence[Range]) -> Iterator[Range]:
         yield replace(wanted, start=max(wanted.start, start), end=max(wanted.start, min(wanted.end, end)))
 
 
-def _offsets_of(opened: _Opened, bound: str, ranges: Sequence[Range]) -> Mapping[tuple[str, int], int]:
+def _offsets_of(opened: Opened, bound: str, ranges: Sequence[Range]) -> Mapping[tuple[str, int], int]:
     """Returns the offset that a bound is in each partition."""
     partitions = [(wanted.topic, wanted.partition) for wanted in ranges]
     if not bound:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from frazil.api.results import VerifiedTable
+from frazil.api.results import VerifiedTable, VerifyResult
 from frazil.errors import SpecError
 from frazil.spec import PipelineSpec
 from frazil_verify.levels import Level, Options, verify_at
 from frazil_verify.whole_tables import verify_copies
+
+
+def verify_foreign(spec: PipelineSpec, name: str | None, options: Options, note: Callable[[str], None]) -> VerifyResult:
+    """Returns what comparing tables that another tool fills with their topics has found. spec: describes the tables as if
+    Frazil filled them. Nothing is written, and no progress is taken.
+
+    Raises: SpecError for a name that no table has.
+    """
+    foreign = replace(options, level=Level.INDEPENDENT, is_foreign=True)
+    return VerifyResult(spec.pipeline, tuple(verify_at(spec, name, foreign, note)))
 
 
 def verify_tables(

@@ -86,7 +86,9 @@ def _compared(
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
-            yield _verified(jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source))
+            yield _verified(
+                jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source, catalog)
+            )
         except (NotComparable, NotReadable) as error:
             yield VerifiedTable(table.name, str(error))
 

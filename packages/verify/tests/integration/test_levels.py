@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, ended
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 EVENTS, PEOPLE = "l.events", "l.people"
@@ -85,28 +87,55 @@ def test_a_part_of_a_table_is_verified_by_offsets(scene: Scene) -> None:
     assert (code, tables[EVENTS]["seen"]["offsets"]) == (0, 20)
 
 
-def test_faults_in_files_are_found_with_their_offsets(scene: Scene) -> None:
+@pytest.fixture
+def damaged(scene: Scene) -> Iterator[dict[tuple[int, int], str]]:
+    """The faults that are planted in a file, by partition and offset."""
     path = scene.file_of(EVENTS)
     whole = path.read_bytes()
     rows = pq.ParquetFile(path).read()
     lost, changed, doubled = (rows.slice(place, 1) for place in (0, 1, 2))
     place = rows.schema.get_field_index("amount")
     other = changed.set_column(place, rows.schema.field(place), pa.array([0.5]))
-    try:
-        pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
-        code, tables = scene.verify(EVENTS, "--independent")
-        _, placed = scene.verify(EVENTS, "--rows")
-    finally:
-        path.write_bytes(whole)
+    pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
+    kinds = ((lost, "missing"), (changed, "changed"), (doubled, "doubled"))
+    yield {(row["_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
+    path.write_bytes(whole)
 
-    def offset(row: pa.Table) -> tuple[int, int]:
-        return row["_partition"][0].as_py(), row["_offset"][0].as_py()
 
-    def found(table: dict[str, Any]) -> dict[tuple[int, int], str]:
-        return {(one["partition"], one["offset"]): one["kind"] for one in table["findings"]}
+def found(table: dict[str, Any]) -> dict[tuple[int, int], str]:
+    """The kinds of differences by partition and offset."""
+    return {(finding["partition"], finding["offset"]): finding["kind"] for finding in table["findings"]}
 
-    assert code == 4
-    assert found(tables[EVENTS]) == {offset(lost): "missing", offset(changed): "changed", offset(doubled): "doubled"}
-    assert found(placed[EVENTS]) == {offset(lost): "missing", offset(doubled): "doubled"}
-    (finding,) = (one for one in tables[EVENTS]["findings"] if one["kind"] == "changed")
+
+def test_faults_in_files_are_found_with_their_offsets(scene: Scene, damaged: dict[tuple[int, int], str]) -> None:
+    code, tables = scene.verify(EVENTS, "--independent")
+    assert (code, found(tables[EVENTS])) == (4, damaged)
+    (finding,) = (finding for finding in tables[EVENTS]["findings"] if finding["kind"] == "changed")
     assert (finding["columns"], finding["actual"]["amount"], finding["topic"]) == (["amount"], 0.5, scene.events)
+    _, tables = scene.verify(EVENTS, "--rows")
+    assert found(tables[EVENTS]) == {place: kind for place, kind in damaged.items() if kind != "changed"}
+
+
+@pytest.mark.last
+@pytest.mark.usefixtures("damaged")
+def test_a_repair_that_is_killed_and_repeated_mends_the_table_once(scene: Scene, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert scene.verify(EVENTS, "--independent", "--report", str(report))[0] == 4
+    words = ("repair", EVENTS, "--from", str(report))
+    done, plan = scene.pipeline.command(*words)
+    assert (done.returncode, plan["add"], plan["remove"], plan["applied"]) == (4, 2, 2, False), done.stderr
+    for point in ("repair.written", "repair.landed"):
+        environment = {"FRAZIL_FAILPOINTS": f"{point}=kill"}
+        pipeline = scene.pipeline
+        killed = ended(pipeline.directory, pipeline.file, *words, "--apply", environment=environment)
+        assert killed.returncode == -signal.SIGKILL
+    done, again = scene.pipeline.command(*words, "--apply")
+    assert (done.returncode, again["applied"], again["add"]) == (0, True, 0), done.stderr
+    for level in ("--independent", "--rows", "--ledger"):
+        code, tables = scene.verify(EVENTS, level)
+        assert (code, tables[EVENTS]["counts"]) == (0, {}), tables
+    assert any("the repair in snapshot" in note for note in tables[EVENTS]["notes"])
+    scene.send(120, 20)
+    scene.pipeline.run()
+    code, tables = scene.verify(EVENTS, "--independent")
+    assert (code, tables[EVENTS]["seen"]["records"]) == (0, 140), tables

@@ -28,6 +28,19 @@ Read = Callable[[Sequence[Range]], Iterable[list[Record]]]
 Note = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Repair:
+    """A row to be added, or one to be removed."""
+
+    kind: Kind
+    #: Topic, partition and offset; None where the row names no place.
+    place: tuple[str, int, int] | None
+    #: The row to be added, in the compared columns; None for a row to be removed.
+    added: Mapping[str, Any] | None = None
+    #: The hash of the row to be removed; None for a row to be added.
+    removed: int | None = None
+
+
 @dataclass
 class Judgement:
     """What judging one table has found."""
@@ -45,6 +58,10 @@ class Judgement:
     row_digest: int = 0
     #: The sum of the hashes of the rows that the records must have become.
     expected_digest: int = 0
+    #: The number of these rows.
+    expected_rows: int = 0
+    #: What makes the table's rows those of the records, as far as differences are kept.
+    repairs: list[Repair] = field(default_factory=list)
 
 
 @dataclass
@@ -99,6 +116,7 @@ class Judge:
         hashes, numbers, offsets = expected.joined()
         stored_hashes, stored_numbers, stored_offsets = actual.joined()
         judgement.row_digest, judgement.expected_digest = digest_of(stored_hashes), digest_of(hashes)
+        judgement.expected_rows = hashes.size
         unmatched = match(hashes, stored_hashes)
         missing = [
             (*expected.partitions[int(numbers[index])], int(offsets[index])) for index in unmatched.missing.tolist()
@@ -214,15 +232,30 @@ class Judge:
         for place, record, expected in self._expected_rows(missing[:kept]):
             candidates = by_place.get(place) or by_place.get(self._key_in(expected)) or []
             if candidates:
-                self._add_changed(record, expected, candidates.pop()[1])
+                index, row = candidates.pop()
+                if self._add_changed(record, expected, row):
+                    self._repair(Kind.CHANGED, place, expected, int(stored_hashes[index]))
             else:
                 self._add_row(Kind.MISSING, record, expected, None, "has no row")
+                self._repair(Kind.MISSING, place, expected, None)
         if len(missing) > kept:
             self.judgement.findings.counts[Kind.MISSING] += len(missing) - kept
         for place, left in by_place.items():
             for index, row in left:
                 is_doubled = index in repeated or int(stored_hashes[index]) in known
-                self._add_surplus(place, row, is_doubled, is_partial)
+                if self._add_surplus(place, row, is_doubled, is_partial):
+                    kind = Kind.DOUBLED if is_doubled else Kind.INVENTED
+                    named = place if isinstance(place, tuple) and place[0] != "key" else None
+                    self._repair(kind, named, None, int(stored_hashes[index]))
+
+    def _repair(
+        self, kind: Kind, place: tuple[str, int, int] | None, added: Mapping[str, Any] | None, removed: int | None
+    ) -> None:
+        """Keeps what mends one difference."""
+        repairs = self.judgement.repairs
+        if self.judgement.findings.keeps_all:
+            repairs += [Repair(kind, place, removed=removed)] if removed is not None else []
+            repairs += [Repair(kind, place, added=added)] if added is not None else []
 
     def _key_in(self, row: Mapping[str, Any]) -> Any:
         """Returns what pairs rows without a place: the key of a row."""
@@ -259,7 +292,8 @@ class Judge:
                     rows.setdefault(int(own[place]), []).append(row)
         return rows
 
-    def _add_changed(self, record: Record, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
+    def _add_changed(self, record: Record, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
+        """Adds a finding where values differ; returns whether they do."""
         columns, settings = [], self._rules.settings
         for name in self._names:
             kind = self._rules.table.columns.get(name)
@@ -270,12 +304,14 @@ class Judge:
         if columns:  # An empty list that is null differs in its hash alone.
             words = f"has other values in {', '.join(columns)}"
             self._add_row(Kind.CHANGED, record, expected, actual, words, tuple(columns))
+        return bool(columns)
 
-    def _add_surplus(self, place: Any, row: Mapping[str, Any], is_doubled: bool, is_partial: bool) -> None:
+    def _add_surplus(self, place: Any, row: Mapping[str, Any], is_doubled: bool, is_partial: bool) -> bool:
+        """Adds a finding of a row without a record, unless it cannot be judged; returns whether it was added."""
         findings = self.judgement.findings
         if is_partial and not is_doubled:
             findings.note("Kafka has deleted some records: rows without a record are not judged")
-            return
+            return False
         kind = Kind.DOUBLED if is_doubled else Kind.INVENTED
         words = "is in the table more often than its record makes it" if is_doubled else "is a row that no record makes"
         if isinstance(place, tuple) and place[0] != "key":
@@ -284,6 +320,7 @@ class Judge:
             findings.add(Finding(kind, f"{where}: {words}", topic, partition, offset, actual=row))
         else:
             findings.add(Finding(kind, f"a row {words}", actual=row))
+        return True
 
     def _add_row(
         self,
