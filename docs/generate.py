@@ -26,6 +26,7 @@ from frazil.cli.output import Output
 from frazil.error_classes import ErrorClass
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
+from frazil.ledger import Ledger
 from frazil.spec import json_schema
 from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
 from frazil.types import Balance, DataFile, DerivedTable, LastDelete, PendingDeadLetters, Progress, Watermark
@@ -57,6 +58,19 @@ _SAMPLE = Progress(
         2,
         {"amount_not_negative": 5, "where": 3},
         {"read": 360, "column": 350, "left_out": 4, "bad": 6},
+    ),
+    ledger=Ledger(
+        12,
+        "5b1c9a7e-0f3d-4a56-9a2b-1f6c0d6f4e11",
+        1300,
+        1280,
+        0x9C4F2B7D10E85A36,
+        1262,
+        4,
+        14,
+        1262,
+        0x03D7A1F5528C6E90,
+        {"page_views": {1: 1080}},
     ),
     findings={"amount_not_negative": 17},
     dead_letters=PendingDeadLetters(

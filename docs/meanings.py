@@ -106,6 +106,14 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         " `dropped`, by what dropped them or by the kind of a record that changes no row. `fields` counts fields of JSON"
         " records ([below](#fields-of-json-records)). Checked before each commit.",
     ),
+    "ledger": (
+        "JSON: sums",
+        "Sums over all commits up to this one, so that expired snapshots take nothing from them: `commits`, the `offsets`"
+        " that they covered, and the `records` that they read, which were `written`, `bad` or `dropped`. `record_digest`"
+        " is the sum of a hash of each record, and for a table that only appends, `rows` and `row_digest` are the"
+        " same of its rows ([below](#the-ledger)). `before` is the commit that this one continues, and `starts` has the"
+        " first offsets that are not 0.",
+    ),
     "expectations": (
         "JSON: name → number",
         "In a table with [`expect`](../guides/expect.md), by expectation, the records since the table was created that"
@@ -343,6 +351,9 @@ LOG_EVENTS: dict[str, str] = {
 }
 
 FAILPOINTS: dict[str, str] = {
+    "repair.before": "the rows that a repair removes are about to be looked up",
+    "repair.written": "the files of a repair are written, its commit is not sent",
+    "repair.landed": "the commit of a repair has landed",
     "maintenance.planned": "a maintenance action is about to begin",
     "maintenance.compact.begins": "groups of data files are about to be rewritten",
     "maintenance.compact.written": "the new data files are written, their commit is not sent",

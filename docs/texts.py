@@ -67,6 +67,18 @@ with the pipeline's `offsets`: snapshots of compactions and other writers have n
 REPLAYS = """\
 Replays and drops of [dead letters](../guides/dead-letters.md) commit snapshots without progress, with these keys:"""
 PROGRESS_FIELDS = """\
+## The ledger
+
+The `ledger` of a commit holds sums over all commits up to it, so its length stays the same. What one commit has read is the
+difference from the ledger of the commit before. `records` is the sum of `written`, `bad` and `dropped`; `offsets` is at
+least `records`, as compaction and transactions leave gaps. Both are checked before each commit.
+
+`record_digest` is the sum, modulo 2^64, of a hash of each record's topic, partition, offset and value. `row_digest` is the
+sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,
+widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated begins a new
+ledger, and so does `frazil reset`. A table from before ledgers has one from its next commit on, without `rows`.
+`frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
+
 ## Fields of JSON records
 
 The `fields` of a balance count the fields with a value (not null) of JSON records without an envelope: those of the records

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from frazil.ledger import MODULUS
 from frazil.types import BadRecord, DataFile, LastDelete, add_counts, later
 
 
@@ -34,6 +35,10 @@ class Counts:
     row_count: int = 0
     #: The number of fields of the records, and what became of them (`types.Balance`); empty where they are not counted.
     fields: Mapping[str, int] = field(default_factory=dict)
+    #: The sum of the hashes of the records (`write/digests.py`), below 2**64.
+    record_digest: int = 0
+    #: The sum of the hashes of the rows that are appended.
+    row_digest: int = 0
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -49,6 +54,8 @@ class Counts:
             written_count=sum(part.written_count for part in parts),
             row_count=sum(part.row_count for part in parts),
             fields=add_counts(*(part.fields for part in parts)),
+            record_digest=sum(part.record_digest for part in parts) % MODULUS,
+            row_digest=sum(part.row_digest for part in parts) % MODULUS,
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from frazil.error_classes import ErrorClass
+from frazil.ledger import Ledger
 
 T = TypeVar("T")
 
@@ -225,6 +226,8 @@ class Progress:
     lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The tool that continues from here in place of the pipeline; empty while the pipeline does.
     released_to: str = ""
+    #: The sums over all commits; None where no commit of this table had one.
+    ledger: Ledger | None = None
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.

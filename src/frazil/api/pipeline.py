@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from frazil.api.logs import SECRETS, log_without_secrets
 from frazil.api.redaction import Redaction
@@ -181,18 +181,29 @@ class Pipeline:
         reader: StatusReader = importlib.import_module("frazil.api.status").StatusReader(self._spec)
         return reader
 
-    def verify(self, table: str | None = None, *, progress: Progress | None = None) -> VerifyResult:
+    def verify(
+        self,
+        table: str | None = None,
+        *,
+        level: Literal["ledger", "rows", "copy", "independent"] = "copy",
+        begin: str = "",
+        end: str = "",
+        progress: Progress | None = None,
+    ) -> VerifyResult:
         """Returns whether tables, or one, have exactly the rows of their topics, as `frazil verify` does: reads the topics
         again and compares. Changes nothing; needs the disk space of a copy.
+
+        level: `ledger` checks metadata alone, `rows` the places of rows, `independent` decodes by other libraries. begin,
+        end: bounds of these levels, as offsets or times.
 
         Raises: SpecError for a name that no table has, without the package frazil-verify, and as `run` does;
         UnavailableError where a service does not answer.
         """
         if not is_installed("verify"):
             raise not_installed("verify", "what compares tables with their topics")
-        verify_tables = importlib.import_module("frazil_verify.whole_tables").verify_tables
+        verify_tables = importlib.import_module("frazil_verify.verify").verify_tables
         with self._masked(), _one_jvm():
-            tables = verify_tables(self._spec, table, progress or _ignore)
+            tables = verify_tables(self._spec, table, level, begin, end, progress or _ignore)
         return self._redaction.value(VerifyResult(self.name, tuple(tables)))
 
     @contextmanager

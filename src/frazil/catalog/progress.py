@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from frazil.ledger import dump_ledger, load_ledger
 from frazil.types import (
     Balance,
     DerivedTable,
@@ -97,6 +98,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "routed-tables": _dump_derived(progress.derived),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
+        "ledger": dump_ledger(progress.ledger) if progress.ledger is not None else "",
         "expectations": as_json(dict(progress.findings)) if progress.findings else "",
         LOOKUPS: dump_lookups(progress.lookups),
         "released-to": progress.released_to,
@@ -141,6 +143,7 @@ def from_summary(
         derived=_load_derived(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
+        ledger=load_ledger(summary.get(key(pipeline, "ledger"), "")),
         findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
         released_to=summary.get(key(pipeline, "released-to"), ""),

@@ -26,7 +26,7 @@ _CARRIED = (
     "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
     "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
     "event-times", "event-time", "windows-complete-to",
-    "routed-tables", "rest-records", "released-to",
+    "routed-tables", "rest-records", "released-to", "ledger",
 )  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")

@@ -66,7 +66,7 @@ EXTRAS = (
     Extra("start", {"frazil.commands": ("init", "size")}),
     Extra("telemetry", {"frazil.observers": ("telemetry",)}),
     Extra("testing", {"frazil.commands": ("test", "try")}),
-    Extra("verify", {"frazil.commands": ("verify",), "frazil.observers": ("verify",)}),
+    Extra("verify", {"frazil.commands": ("repair", "verify"), "frazil.observers": ("verify",)}),
 )  # fmt: skip
 """Every extra with a package of its own."""
 

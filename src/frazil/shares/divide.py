@@ -24,6 +24,7 @@ from frazil.shares.share import Owners
 from frazil.shares.together import MadeRows, ReadRows, Together
 from frazil.shares.values import RecordValues, read_values
 from frazil.types import Offsets
+from frazil.write.digests import digest_of, record_hashes
 from frazil.write.target import TableTarget
 
 _MANY_BYTES = 32 * 1024 * 1024
@@ -51,6 +52,8 @@ class TableRecords:
     row_value_bytes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The numbers of the fields of these (`Decoded.fates`); None where they are not counted.
     fates: NDArray[np.int32] | None = None
+    #: The digest of these.
+    record_digest: int = 0
 
     @property
     def places(self) -> set[tuple[int, int]]:
@@ -165,13 +168,17 @@ class _Group:
     def _divide_rows(self, records: pa.RecordBatch, made_rows: MadeRows) -> Iterator[TableRecords]:
         """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
         sizes = value_sizes(records.column("value"))
+        hashes = record_hashes(self._topic, dict(zip(records.schema.names, records.columns, strict=True)))
         of_rows: list[Ints] = []
         for target, own, report in self._own_records(records, made_rows.values, made_rows.values.codes):
             has_rows = target.name in self.together.tables
             of_rows.append(own if has_rows else own[:0])
             if has_rows:
                 fates = None if made_rows.fates is None else made_rows.fates[:, own]
-                yield TableRecords(target, _NONE, report=report, row_value_bytes=sizes[own], fates=fates)
+                digest = digest_of(hashes[own])
+                yield TableRecords(
+                    target, _NONE, report=report, row_value_bytes=sizes[own], fates=fates, record_digest=digest
+                )
             else:
                 yield TableRecords(target, records.take(pa.array(own)), report=report)
         self.together.hold(made_rows.rows, of_rows)

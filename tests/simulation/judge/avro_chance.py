@@ -11,10 +11,10 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
 
+from frazil_verify.model.connect_types import CONNECT, DEBEZIUM
+from frazil_verify.model.settings import Column, Settings
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import METADATA, ZONES
-from tests.simulation.judge.model.connect_types import CONNECT, DEBEZIUM
-from tests.simulation.judge.model.settings import Column, Settings
 
 Schema = Any
 _NAMES = ("a", "b", "c", "user", "userId", "lineCount", "size", "x1", "items", "tags", "n0", "N1", "_id", "größe")

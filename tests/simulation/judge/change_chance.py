@@ -14,10 +14,10 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
 
+from frazil_verify.model.connect_types import CONNECT, DEBEZIUM
+from frazil_verify.model.settings import Column, Settings
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import METADATA, ZONES
-from tests.simulation.judge.model.connect_types import CONNECT, DEBEZIUM
-from tests.simulation.judge.model.settings import Column, Settings
 
 _NAMES = ("a", "b", "userId", "lineCount", "size", "x1", "tags", "n0", "N1", "größe")
 _AVRO = {"int32": "int", "int64": "long", "float64": "double"}

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from frazil_verify.model import avro, connect, debezium, json_records, protobuf
+from frazil_verify.model.rows import Outcome
+from frazil_verify.model.settings import Settings, Table, table_of
 from tests.simulation.judge.avro_chance import AvroChance
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.change_chance import ChangeChance
 from tests.simulation.judge.json_chance import JsonChance
 from tests.simulation.judge.loop import Loop, Seen, Sent
-from tests.simulation.judge.model import avro, connect, debezium, json_records, protobuf
-from tests.simulation.judge.model.rows import Outcome
-from tests.simulation.judge.model.settings import Settings, Table, table_of
-from tests.simulation.judge.model.verdict import Fed, Place, Verdict, judge_rows
 from tests.simulation.judge.proto_chance import ProtoChance
 from tests.simulation.judge.schema_chance import SchemaChance
+from tests.simulation.judge.verdict import Fed, Place, Verdict, judge_rows
 
 _FIRST_MS = 1_790_000_000_000
 _SIZES = (40, 300, 1200, 2500)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frazil_verify.model.settings import Column, Settings
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 from tests.simulation.judge.chance import Chance
-from tests.simulation.judge.model.settings import Column, Settings
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 METADATA = {"partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
 TYPES = (

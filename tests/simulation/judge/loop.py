@@ -26,7 +26,7 @@ from frazil.ingest.tables.table import Table
 from frazil.spec import load_spec
 from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 TOPIC, TABLE = "t", "n.t"
 DEAD_LETTERS = f"{TABLE}__dead_letters"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from frazil_verify.model import json_records
+from frazil_verify.model.settings import Column, Settings
 from tests.simulation.judge.formats import Topic
 from tests.simulation.judge.json_chance import METADATA
-from tests.simulation.judge.model import json_records
-from tests.simulation.judge.model.settings import Column, Settings
 
 SETTINGS: Mapping[str, Settings] = {
     "rescue": Settings({"id": Column("long")}, unknown_fields="rescue", metadata=METADATA),

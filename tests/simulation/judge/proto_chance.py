@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from frazil_verify.model.protobuf import Field, message_class, proto_text
+from frazil_verify.model.settings import Column, Settings
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import METADATA, ZONES
-from tests.simulation.judge.model.protobuf import Field, message_class, proto_text
-from tests.simulation.judge.model.settings import Column, Settings
 
 _NAMES = ("a", "b", "userId", "lineCount", "size", "x1", "items", "tags", "n0", "N1", "kind")
 _COLUMNS = {

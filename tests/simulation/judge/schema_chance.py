@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from frazil_verify.model.settings import Column, Settings
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import METADATA, TYPES, ZONES, good_text, odd_text
-from tests.simulation.judge.model.settings import Column, Settings
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 _NAMES = ("a", "b", "c", "userId", "lineCount", "größe", "x1", "items", "tags", "n0", "N1", "_id", "with space")
 _PLAIN: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ from frazil.clock import SystemClock
 from tests.fixtures.slices import sliced
 from tests.simulation.judge.formats import FORMATS, Cuts, judge, judge_topic
 from tests.simulation.judge.many_names import SETTINGS, many_names
-from tests.simulation.judge.model.verdict import Verdict
+from tests.simulation.judge.verdict import Verdict
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _FORMATS = os.environ.get("FRAZIL_FORMATS", " ".join(FORMATS)).replace(",", " ").split()
@@ -62,7 +62,7 @@ def test_the_model_shares_no_code_with_what_it_judges() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
             for name in names:
-                assert name.startswith("tests.simulation.judge.model") or name.split(".")[0] in _MODEL_IMPORTS, path
+                assert name.startswith("frazil_verify.model") or name.split(".")[0] in _MODEL_IMPORTS, path
 
 
 @pytest.mark.parametrize(("name", "seed"), sliced(_SLICE, len(_SLICE)))

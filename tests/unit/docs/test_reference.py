@@ -22,6 +22,7 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.loop.leadership import Alone
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import ReadRecord
+from frazil.ledger import Ledger
 from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
@@ -63,6 +64,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         derived=(DerivedTable("shop.order", ("order",), {"t": {0: 0}}),),
         rest_records={"limit": 1},
         balance=Balance(1, 1),
+        ledger=Ledger(),
         findings={"positive": 1},
         dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},

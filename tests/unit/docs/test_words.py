@@ -73,6 +73,7 @@ EXEMPT_IN_SOURCES = {
     r"(a|one) pass over": "a loop over values, once",
     r"(\.|def )tell\(": "Python's files",
     r"mirror's Ivy settings": "Maven",
+    r"\bfold=0\b": "an argument of Python's datetime",
     r'overflow="fold"': "rich's tables",
     r"framed=True": "kafka-python's messages",
     r"frame-ancestors": "the Content-Security-Policy of HTTP",

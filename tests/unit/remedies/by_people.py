@@ -24,6 +24,11 @@ BY_PEOPLE: Mapping[str, str] = {
     "wait until a batch is committed": _WAIT,
     "install it with `pip install 'frazil-blobs[images]'`, or take `extract` out of `blobs`": _INSTALL,
     "install it with `pip install 'frazil-blobs[vectors]'`; without it vectors are searched for exactly": _INSTALL,
+    "add --foreign FILE, or leave --group out": _ARGUMENT,
+    "write one with `frazil verify … --independent --report FILE`": _ARGUMENT,
+    "write its rows by another way, such as `frazil reset`": _HISTORY,
+    "upgrade it: set its property format-version to 2": _OTHERS,
+    "run the pipeline first": _WAIT,
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
@@ -32,7 +37,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "write the rows again in one commit, such as `INSERT OVERWRITE ….`branch_…` SELECT * FROM ….`branch_…`` in Spark": (
         _OTHERS
     ),
-    "run the pipeline first": _WAIT,
     "produce records first": _WAIT,
     "make the file writable": _SERVICE,
     "use Kafka 2.1 or newer": _INSTALL,

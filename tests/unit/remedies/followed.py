@@ -44,6 +44,18 @@ _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 _BLOBS = "packages/blobs/tests/unit/test_packs.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
+    "write one with `frazil verify TABLE --independent --report report.json`": (
+        "packages/verify/tests/unit/test_report.py::test_a_changed_report_is_refused"
+    ),
+    "choose one level, or run the command twice": (
+        "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
+    ),
+    "add --independent or --rows, or leave the bounds out": (
+        "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
+    ),
+    "write an offset as 1200 or, of partition 3, 3:1200, or a time as 2026-01-31T00:00:00Z": (
+        "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
+    ),
     **SERVICES,
     # Large objects.
     "write another folder as `blobs.store`, outside of …": (

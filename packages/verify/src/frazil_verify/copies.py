@@ -8,6 +8,7 @@ nothing to the pipeline's catalog, and writes nothing to Kafka.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +18,12 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
+from frazil.spec.topics import Start
 from frazil.stages.table import table_stages
 
 ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
 """Why a table cannot be compared, such as one with `blobs`."""
+_TOPIC_IDS = "topic-ids"
 
 
 @dataclass
@@ -63,8 +66,8 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
         return ASIDE
     if spec.query.lookup:
         return "its rows were joined with older versions of reference tables"
-    if spec.source.start.kind == "latest":
-        return "`start: latest` does not say which record was its first"
+    if spec.source.start.kind == "latest" and state.progress.ledger is None:
+        return "`start: latest` does not say which record was its first, and it has no ledger yet"
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
@@ -74,9 +77,13 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
     return ""
 
 
-def has_lost_records(table: Table, source: Source) -> bool:
-    """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
+def has_lost_records(table: Table, source: Source, catalog: Catalog | None = None) -> bool:
+    """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it.
+    catalog: has the commits from before a topic was recreated; None: they are not looked at.
+    """
     ends, spec = table.progress.offsets, table.spec
+    if catalog is not None and _had_other_topics(table, catalog):
+        return True
     changes = spec.changes
     # Otherwise compaction deletes what has no row any more.
     keeps_rows = changes.mode == "append" or changes.deletes == "soft" or changes.keeps_history
@@ -86,12 +93,32 @@ def has_lost_records(table: Table, source: Source) -> bool:
     return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
 
 
+def _had_other_topics(table: Table, catalog: Catalog) -> bool:
+    """Whether commits of a table have read topics that were deleted and recreated since."""
+    ids = table.progress.topic_ids
+    texts = {snapshot.summary.get(_TOPIC_IDS, "{}") for snapshot in catalog.history(table.name, [_TOPIC_IDS])}
+    return any(ids.get(topic, topic_id) != topic_id for text in texts for topic, topic_id in json.loads(text).items())
+
+
+def _start_of_copy(table: Table) -> Start:
+    """Returns where the copy of a table begins: where the table has begun, by its ledger."""
+    start, ledger = table.spec.source.start, table.progress.ledger
+    if start.kind == "earliest" or ledger is None:
+        return start
+    firsts = {
+        topic: {partition: ledger.starts.get(topic, {}).get(partition, 0) for partition in ends}
+        for topic, ends in table.progress.offsets.items()
+    }
+    return Start(kind="offsets", offsets=firsts)
+
+
 def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
     """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files."""
     tables = tuple(
         table.spec.model_copy(
             update={
                 "location": None,
+                "start": _start_of_copy(table),
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,

@@ -32,7 +32,7 @@ from frazil_verify.copies import Copies, UpTo, copying, has_lost_records, load_f
 _TIMEOUT_S = 300.0
 
 
-def verify_tables(
+def verify_copies(
     spec: PipelineSpec, name: str | None, note: Callable[[str], None] = lambda _: None
 ) -> list[VerifiedTable]:
     """Returns what comparing each table of the pipeline with its topics has found, or the one named `name`. note: receives
@@ -86,7 +86,9 @@ def _compared(
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
-            yield _verified(jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source))
+            yield _verified(
+                jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source, catalog)
+            )
         except (NotComparable, NotReadable) as error:
             yield VerifiedTable(table.name, str(error))
 

@@ -79,17 +79,22 @@ def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tm
     ("case", "reason"),
     [
         ("no progress", "it has no progress yet"),
-        ("latest", "`start: latest` does not say which record was its first"),
+        ("latest", "`start: latest` does not say which record was its first, and it has no ledger yet"),
         ("lookup", "its rows were joined with older versions of reference tables"),
         ("deleted", "the topic a does not exist any more"),
         ("recreated", "the topic a was deleted and created again"),
     ],
 )
-def test_what_no_topic_can_prove_is_named(tmp_path: Path, case: str, reason: str) -> None:
+def test_what_no_topic_can_prove_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, reason: str
+) -> None:
     scene, (table, _) = _scene(tmp_path)
     catalog = MemoryCatalog(tmp_path / "empty", "p") if case == "no progress" else scene.catalog
     if case == "latest":
         table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
+        assert table.state is not None
+        older = replace(table.state, progress=replace(table.progress, ledger=None))
+        monkeypatch.setattr(scene.catalog, "load", lambda _: older)
     elif case == "lookup":
         table.spec = table.spec.model_copy(update={"lookup": (LookupSpec(name="l"),)})
     elif case == "deleted":
@@ -121,3 +126,24 @@ def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) 
     a.spec = a.spec.model_copy(update={"expect": (of_rows, of_commits)})
     (copy,) = copying(scene.spec("a"), plan_copies([a])[0], tmp_path / "copy").tables
     assert copy.expectations.expect == (of_rows,)
+
+
+def test_a_table_that_began_at_the_latest_offset_is_copied_from_its_first_one(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "lake", "a", start=Start(kind="offsets", offsets={None: {0: 2}}))
+    scene.feed("a", {"id": 1}, {"id": 2}, {"id": 3}, {"id": 4})
+    (table,) = scene.catch_up()
+    table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
+    assert load_for_copy(table, scene.catalog, scene.source) == ""
+    copy = _copied(scene, [table], scene.spec("a"))
+    assert live_rows(copy, "n.a") == scene.rows("n.a") == [{"id": 3}, {"id": 4}]
+
+
+def test_a_table_that_has_rows_of_a_topic_before_it_was_recreated_is_partial(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", on_data_loss="skip")
+    scene.feed("a", {"id": 1})
+    (table,) = scene.catch_up()
+    assert not has_lost_records(table, scene.source, scene.catalog)
+    assert table.state is not None
+    other = {"a": "another id"}
+    table.state = replace(table.state, progress=replace(table.progress, topic_ids=other))
+    assert has_lost_records(table, scene.source, scene.catalog)

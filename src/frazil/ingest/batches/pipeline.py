@@ -17,9 +17,10 @@ from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
-from frazil.errors import ConflictError, FrazilError, InvariantError, SpecError
+from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record, may_commit_some, too_many_bad
+from frazil.ingest.batches.balance import checked_balance, first_ledger, next_ledger
 from frazil.ingest.batches.change_findings import change_findings_in, change_findings_of
 from frazil.ingest.batches.job import job_of
 from frazil.ingest.batches.outcome import (
@@ -42,7 +43,6 @@ from frazil.ingest.tasks.isolate import Found
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
 from frazil.types import (
-    Balance,
     Commit,
     Offsets,
     PendingDeadLetters,
@@ -195,6 +195,7 @@ class Pipeline:
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
             derived=(*table.derived, *new_tables),
+            ledger=first_ledger(table.progress, planned.position),
         )
         return Replan(named, report, (NewTables(new_tables),))
 
@@ -226,7 +227,7 @@ class Pipeline:
 
     def restart(self, table: Table, offsets: Offsets) -> TableState:
         """Commits the table's progress with other offsets, and without a row."""
-        forgotten = {"last_deletes": (), "event_times": Watermark(), "windows_complete_to_us": None}
+        forgotten = {"last_deletes": (), "event_times": Watermark(), "windows_complete_to_us": None, "ledger": None}
         return self._commit_progress(table, offsets=offsets, **forgotten)
 
     def _commit_progress(self, table: Table, **changes: Any) -> TableState:
@@ -328,6 +329,7 @@ class Pipeline:
         times = advance_watermark(
             before.event_times, greatest_times(report.changes), ranges, offsets, planned.ends, silent
         )
+        balance = checked_balance(planned, report)
         progress = Progress(
             offsets=offsets,
             topic_ids=table.topic_ids(),
@@ -353,7 +355,8 @@ class Pipeline:
             places=planned.places or {},
             derived=table.derived,
             rest_records=add_counts(before.rest_records, report.share.rest_records),
-            balance=checked_balance(table, report),
+            balance=balance,
+            ledger=next_ledger(planned, report, before, balance),
             findings={name: findings.get(name, 0) for name in counted},
             lookups=table.schema.reference_versions,
         )
@@ -391,30 +394,3 @@ def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLe
     since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
     topic = planned.table.spec.bad_records.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)
-
-
-def checked_balance(table: Table, report: TaskReport) -> Balance:
-    """Returns what became of the records of a batch.
-
-    Raises: InvariantError where records are lost or counted twice, or where files have other numbers of rows than tasks
-    have written. Such a batch is not committed: read again, it would give the same.
-    """
-    counts, written = report.counts, report.written
-    bad, dropped_records = report.bad_records.count, counts.ignored_records
-    balance = Balance(counts.record_count, counts.written_count, bad, dropped_records, counts.fields)
-    wrong = []
-    if balance.lost:
-        dropped = sum(balance.dropped.values())
-        became = f"written={balance.written} bad={balance.bad} dropped={dropped}"
-        wrong.append(f"records of the batch are not accounted for: read={balance.read} {became}")
-    if balance.lost_fields:
-        became = " ".join(f"{name}={number}" for name, number in sorted(balance.fields.items()))
-        wrong.append(f"fields of the batch are not accounted for: {became}")
-    row_count = sum(file.record_count for file in written.data)
-    if table.spec.changes.mode == "append" and row_count != counts.row_count:
-        wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")
-    if table.spec.bad_records.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
-        wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
-    if wrong:
-        raise InvariantError("; ".join(wrong), where=table.name)
-    return balance

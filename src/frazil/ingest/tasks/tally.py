@@ -18,6 +18,7 @@ from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path
 from frazil.stages.findings import Finding
 from frazil.types import BadRecord, add_names
+from frazil.write.digests import digest_of, record_hashes, row_hashes
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Tally:
         values = columns["value"]
         counts = Counts(len(values), latest_ms={topic: latest_of(columns)}, ignored_records=ignored)
         if len(values):
-            sizes = value_sizes(values)
-            counts = replace(counts, value_bytes=int(sizes.sum()))
+            digest = digest_of(record_hashes(topic, columns)) if "offset" in columns else 0
+            counts = replace(counts, value_bytes=int(value_sizes(values).sum()), record_digest=digest)
         self.counts = Counts.merge([self.counts, counts])
 
     def note_decoded(self, topic: str, columns: Records, decoded: Decoded) -> None:
@@ -69,22 +70,27 @@ class Tally:
         """Counts records that were written, and the rows or changes that they became."""
         self.counts = Counts.merge([self.counts, Counts(written_count=record_count, row_count=row_count)])
 
+    def digest_rows(self, rows: pa.Table) -> None:
+        """Adds the digest of rows that are appended."""
+        self.counts = Counts.merge([self.counts, Counts(row_digest=digest_of(row_hashes(rows)))])
+
     def count_rows(
         self,
         value_bytes: Ints,
         latest: Mapping[str, Mapping[int, int]],
         is_writing: bool,
         fates: NDArray[np.int32] | None = None,
+        record_digest: int = 0,
     ) -> None:
         """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
         timestamps up to which those of all tables were read. is_writing: whether the rows are written. fates: of their
-        fields (see `Decoded`).
+        fields (see `Decoded`). record_digest: of the records.
         """
         if fates is not None:
             self.count_fields(fates, np.zeros(fates.shape[1], np.bool_))
         counted = Counts(latest_ms=latest)
         if value_bytes.size:
-            counted = Counts(value_bytes.size, int(value_bytes.sum()), latest_ms=latest)
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), latest_ms=latest, record_digest=record_digest)
             if is_writing:
                 counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
         self.counts = Counts.merge([self.counts, counted])

@@ -236,8 +236,9 @@ class TableRun:
         """Takes the table's records of those that were read. latest: how far all of them go, where tables divide them."""
         if share.report is not None:
             self.tally.note_share(share.report, share.missing)
-            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates)
+            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates, share.record_digest)
         if share.rows is not None and self.is_writing:
+            self._digest(share.rows)
             with self._noting_partitions():
                 self._own_writer().write(share.rows)
         if share.records.num_rows:
@@ -352,7 +353,13 @@ class TableRun:
             # Before rows wait for the latest of their key: values that are kept aside need no memory then.
             self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
+            self._digest(rows)
             writer.write(rows)
+
+    def _digest(self, rows: pa.Table) -> None:
+        """Adds rows to the digest of those that are appended, where the ledger has one (`next_ledger`)."""
+        if self.target.dedupe is None and not any(stage.keeps_aside for stage in self.target.stages):
+            self.tally.digest_rows(rows)
 
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""

@@ -296,9 +296,13 @@ def _counted(progress: Progress, dropped: Duplicates) -> Progress:
     balance = progress.balance
     if not dropped.records or balance is None:
         return progress
-    named = _named(dropped)
+    named, ledger = _named(dropped), progress.ledger
+    if ledger is not None:
+        count = dropped.records
+        ledger = replace(ledger, written=ledger.written - count, dropped=ledger.dropped + count)
     return replace(
         progress,
+        ledger=ledger,
         ignored_records=add_counts(progress.ignored_records, named),
         balance=replace(balance, written=balance.written - dropped.records, dropped=add_counts(balance.dropped, named)),
     )

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.judge.model import connect_types, json_values
-from tests.simulation.judge.model.faults import Fault, Unreadable
-from tests.simulation.judge.model.json_nodes import JsonNode
-from tests.simulation.judge.model.json_text import Json, plain, read_object
-from tests.simulation.judge.model.json_values import How
-from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Path, Settings, Table
-from tests.simulation.judge.model.types import MapOf, Plain
-from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Written, rescued_of, value_of
+from frazil_verify.model import connect_types, json_values
+from frazil_verify.model.faults import Fault, Unreadable
+from frazil_verify.model.json_nodes import JsonNode
+from frazil_verify.model.json_text import Json, plain, read_object
+from frazil_verify.model.json_values import How
+from frazil_verify.model.rows import Outcome, Walk
+from frazil_verify.model.settings import Path, Settings, Table
+from frazil_verify.model.types import MapOf, Plain
+from frazil_verify.model.written import BINARY, INT, LONG, STRING, Written, rescued_of, value_of
 
 _BASES = {
     "int8": INT,

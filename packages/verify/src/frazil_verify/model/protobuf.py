@@ -13,13 +13,13 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from google.protobuf.message import DecodeError
 
-from tests.simulation.judge.model import times
-from tests.simulation.judge.model.faults import Fault, Unreadable
-from tests.simulation.judge.model.json_values import How
-from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Path, Settings, Table
-from tests.simulation.judge.model.types import MapOf, Plain
-from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Anything, Written, rescued_of, value_of
+from frazil_verify.model import times
+from frazil_verify.model.faults import Fault, Unreadable
+from frazil_verify.model.json_values import How
+from frazil_verify.model.rows import Outcome, Walk
+from frazil_verify.model.settings import Path, Settings, Table
+from frazil_verify.model.types import MapOf, Plain
+from frazil_verify.model.written import BINARY, INT, LONG, STRING, Anything, Written, rescued_of, value_of
 
 _PLAIN: Mapping[str, Plain] = {
     "int32": INT,
@@ -155,7 +155,7 @@ class ProtoNode:
         if self.field.label != "map":
             return None
         key, value = Field(1, "key", "string"), Field(2, "value", self.field.type)
-        return [(ProtoNode(key, one), ProtoNode(value, self.value[one])) for one in sorted(self.value)]
+        return [(ProtoNode(key, item), ProtoNode(value, self.value[item])) for item in sorted(self.value)]
 
     def plain(self, kind: Plain, how: How) -> Any:
         """See Node."""

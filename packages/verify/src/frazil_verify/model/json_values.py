@@ -12,10 +12,10 @@ from decimal import Decimal, localcontext
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.judge.model import times
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.json_text import Json, has_half
-from tests.simulation.judge.model.types import Plain
+from frazil_verify.model import times
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.json_text import Json, has_half
+from frazil_verify.model.types import Plain
 
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -27,7 +27,7 @@ _FAR = 5000
 
 @dataclass(frozen=True)
 class How:
-    """What a column's declaration says besides its type. is_connect: the message has Kafka Connect's schema."""
+    """What a column's declaration has besides its type. is_connect: the message has Kafka Connect's schema."""
 
     coerce: bool = False
     zone: str = ""
@@ -46,9 +46,9 @@ def value_of(node: Json, kind: Plain, how: How) -> Any:
 
 def exact(text: str) -> Decimal:
     """Returns a number of JSON exactly; one with an exponent that is far away only as far."""
-    found = _PARTS.fullmatch(text)
-    assert found is not None, text
-    digits, exponent = Decimal(found[1]), int(found[2] or 0)
+    result = _PARTS.fullmatch(text)
+    assert result is not None, text
+    digits, exponent = Decimal(result[1]), int(result[2] or 0)
     if not digits:
         return digits
     with localcontext(prec=max(40, len(text) + 5)):
@@ -71,12 +71,12 @@ def nearest_float(text: str, number: Decimal) -> float:
         if off:
             (near,) = struct.unpack("<d", struct.pack("<q", bits + (1 if off > 0 else -1)))
     try:
-        (found,) = struct.unpack("<f", struct.pack("<f", near))
+        (result,) = struct.unpack("<f", struct.pack("<f", near))
     except OverflowError:
         raise Fault("out_of_range") from None
-    if found in (float("inf"), float("-inf")):
+    if result in (float("inf"), float("-inf")):
         raise Fault("out_of_range")
-    return float(found)
+    return float(result)
 
 
 def as_decimal(number: Decimal, kind: Plain) -> Decimal:
@@ -87,10 +87,10 @@ def as_decimal(number: Decimal, kind: Plain) -> Decimal:
     with localcontext(prec=max(80, len(number.as_tuple().digits) + 80), Emin=-9_999_999):
         if number and number.adjusted() < -scale - 1:
             raise Fault("out_of_range")
-        found = number.quantize(Decimal(1).scaleb(-scale))
-        if found != number or abs(found) >= Decimal(10) ** (precision - scale):
+        result = number.quantize(Decimal(1).scaleb(-scale))
+        if result != number or abs(result) >= Decimal(10) ** (precision - scale):
             raise Fault("out_of_range")
-        return abs(found) if found == 0 else found
+        return abs(result) if result == 0 else result
 
 
 def _boolean(node: Json, kind: Plain, how: How) -> bool:
@@ -131,10 +131,10 @@ def _double(node: Json, kind: Plain, how: How) -> float:
         return _NON_FINITE[node.value]
     if node.kind != "number":
         raise Fault("type_mismatch")
-    found = float(node.value)
-    if found in (float("inf"), float("-inf")):
+    result = float(node.value)
+    if result in (float("inf"), float("-inf")):
         raise Fault("out_of_range")
-    return found
+    return result
 
 
 def _decimal(node: Json, kind: Plain, how: How) -> Decimal:
@@ -199,10 +199,10 @@ def _binary(node: Json, kind: Plain, how: How) -> bytes:
 
 
 def _fixed(node: Json, kind: Plain, how: How) -> bytes:
-    found = _binary(node, kind, how)
-    if len(found) != kind.args[0]:
+    result = _binary(node, kind, how)
+    if len(result) != kind.args[0]:
         raise Fault("type_mismatch", "out_of_range")
-    return found
+    return result
 
 
 _READERS: dict[str, Callable[[Json, Plain, How], Any]] = {

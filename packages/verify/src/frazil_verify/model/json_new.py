@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.json_text import Json, has_half
-from tests.simulation.judge.model.json_values import as_decimal, exact
-from tests.simulation.judge.model.settings import MOST_NAME_BYTES, Path
-from tests.simulation.judge.model.types import Plain, parse_type
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.json_text import Json, has_half
+from frazil_verify.model.json_values import as_decimal, exact
+from frazil_verify.model.settings import MOST_NAME_BYTES, Path
+from frazil_verify.model.types import Plain, parse_type
 
 Unfit = tuple[Path, Json, tuple[str, ...]]
 """The path of a value, the value, and the classes of its fault."""
@@ -32,20 +32,20 @@ def unfit_parts(nodes: Sequence[Json], path: Path, numbers: str) -> tuple[list[U
     first = next((node.kind for node in nodes if has_type(node)), None)
     if first is None:
         return [], False
-    found: list[Unfit] = [(path, node, ("type_mismatch",)) for node in nodes if node.kind not in (first, "null")]
+    result: list[Unfit] = [(path, node, ("type_mismatch",)) for node in nodes if node.kind not in (first, "null")]
     same = [node for node in nodes if node.kind == first]
     if first == "array":
-        inner, is_left = unfit_parts([one for node in same for one in node.value], (*path, "element"), numbers)
-        return found + inner, is_left
+        inner, is_left = unfit_parts([item for node in same for item in node.value], (*path, "element"), numbers)
+        return result + inner, is_left
     if first == "object":
         inner, is_left = _unfit_members(same, path, numbers)
-        return found + inner, is_left
+        return result + inner, is_left
     bad = _bad_scalars(same, numbers)
-    return found + [(path, node, kinds) for node, kinds in bad], len(bad) < len(same)
+    return result + [(path, node, kinds) for node, kinds in bad], len(bad) < len(same)
 
 
 def _unfit_members(objects: Sequence[Json], path: Path, numbers: str) -> tuple[list[Unfit], bool]:
-    found: list[Unfit] = [(path, node, ("invalid_text",)) for node in objects if any(map(has_half, node.keys))]
+    result: list[Unfit] = [(path, node, ("invalid_text",)) for node in objects if any(map(has_half, node.keys))]
     members = dict[str, tuple[str, list[Json]]]()
     for node in objects:
         for name, value in node.value if not any(map(has_half, node.keys)) else ():
@@ -57,12 +57,12 @@ def _unfit_members(objects: Sequence[Json], path: Path, numbers: str) -> tuple[l
         if len(name.encode()) > MOST_NAME_BYTES:
             kind = "name_too_long"
         if kind:
-            found += [(inner, value, (kind,)) for value in values if has_type(value)]
+            result += [(inner, value, (kind,)) for value in values if has_type(value)]
             continue
         parts, is_more = unfit_parts(values, inner, numbers)
-        found += parts
+        result += parts
         is_left |= is_more
-    return found, is_left
+    return result, is_left
 
 
 def _bad_scalars(nodes: Sequence[Json], numbers: str) -> list[tuple[Json, tuple[str, ...]]]:

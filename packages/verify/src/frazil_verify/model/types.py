@@ -55,10 +55,10 @@ def parse_type(text: str) -> Type:
     if text.startswith("struct<"):
         pairs = (part.split(":", 1) for part in _parts(text[7:-1]))
         return StructOf(tuple((name.strip(), parse_type(kind)) for name, kind in pairs))
-    found = _PLAIN.fullmatch(text)
-    if found is None:
+    result = _PLAIN.fullmatch(text)
+    if result is None:
         raise ValueError(text)
-    name, inside = found[1], found[2] or ""
+    name, inside = result[1], result[2] or ""
     if inside in ("s", "ms", "us", "ns"):
         return Plain(name, unit=inside, is_declared=True)
     return Plain(name, tuple(int(number) for number in inside.split(",") if number), is_declared=True)

@@ -11,13 +11,13 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.judge.model import connect_types, times
-from tests.simulation.judge.model.faults import Fault, Unreadable
-from tests.simulation.judge.model.json_values import How
-from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Path, Settings, Table
-from tests.simulation.judge.model.types import MapOf, Plain
-from tests.simulation.judge.model.written import (
+from frazil_verify.model import connect_types, times
+from frazil_verify.model.faults import Fault, Unreadable
+from frazil_verify.model.json_values import How
+from frazil_verify.model.rows import Outcome, Walk
+from frazil_verify.model.settings import Path, Settings, Table
+from frazil_verify.model.types import MapOf, Plain
+from frazil_verify.model.written import (
     BINARY,
     INT,
     LONG,
@@ -108,14 +108,14 @@ class AvroNode:
 def outcome_of(settings: Settings, table: Table, value: bytes | None, schemas: Mapping[int, str]) -> Outcome:
     """Returns what becomes of a record's value. schemas: texts by id."""
     try:
-        schema, body = framed(value, schemas)
+        schema, body = schema_and_body(value, schemas)
         root = read_avro(parsed(schema), body)
     except Unreadable as fault:
         return Outcome.dead(fault, "*")
     return Walk(settings, table).run(root)
 
 
-def framed(value: bytes | None, schemas: Mapping[int, str]) -> tuple[str, bytes]:
+def schema_and_body(value: bytes | None, schemas: Mapping[int, str]) -> tuple[str, bytes]:
     """Returns the schema and the body of a value in Confluent's wire format."""
     if value is None:
         raise Unreadable("tombstone")
@@ -160,10 +160,10 @@ def read_avro(schema: Schema, body: bytes) -> AvroNode:
     Raises: Unreadable where the body has none, or more.
     """
     reader = _Reader(body)
-    found = reader.value(schema)
+    result = reader.value(schema)
     if reader.at != len(body):
         raise Unreadable("malformed")
-    return found
+    return result
 
 
 class _Reader:
@@ -194,10 +194,10 @@ class _Reader:
         if kind == "null":
             return None
         if kind == "boolean":
-            found = self._bytes(1)[0]
-            if found > 1:
+            result = self._bytes(1)[0]
+            if result > 1:
                 raise Unreadable("malformed")
-            return found == 1
+            return result == 1
         if kind in ("int", "enum"):
             return self._int(schema["symbols"] if kind == "enum" else None)
         if kind == "long":
@@ -216,17 +216,17 @@ class _Reader:
         return number if symbols is None else symbols[number]
 
     def _blocks(self, read: Any) -> list[Any]:
-        found: list[Any] = []
+        result: list[Any] = []
         while True:
             count = self._long()
             if count == 0:
-                return found
+                return result
             if count < 0:
                 count = -count
                 self._long()
             if count > len(self.body):
                 raise Unreadable("malformed", "too_large")
-            found += [read() for _ in range(count)]
+            result += [read() for _ in range(count)]
 
     def _text(self) -> str:
         try:

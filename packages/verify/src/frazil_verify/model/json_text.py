@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.judge.model.faults import Unreadable
+from frazil_verify.model.faults import Unreadable
 
 MOST_LEVELS = 512
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -60,10 +60,10 @@ def read_object(raw: bytes | None) -> Json:
         )
     if _levels(text) > MOST_LEVELS:
         raise Unreadable("too_deep", "malformed")
-    found, end = _value(text, at)
+    result, end = _value(text, at)
     if _after_space(text, end) != len(text):
         raise Unreadable("malformed")
-    return found
+    return result
 
 
 def read_text(text: str) -> Json:
@@ -71,10 +71,10 @@ def read_text(text: str) -> Json:
 
     Raises: Unreadable where it is none.
     """
-    found, end = _value(text, _after_space(text, 0))
+    result, end = _value(text, _after_space(text, 0))
     if _after_space(text, end) != len(text):
         raise Unreadable("malformed")
-    return found
+    return result
 
 
 def plain(node: Json) -> Any:
@@ -106,9 +106,9 @@ def _levels(text: str) -> int:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    result = _SPACE.match(text, at)
+    assert result is not None
+    return result.end()
 
 
 def _value(text: str, at: int) -> tuple[Json, int]:
@@ -121,10 +121,10 @@ def _value(text: str, at: int) -> tuple[Json, int]:
     for word, value in _WORDS:
         if text.startswith(word, at):
             return Json("null" if value is None else "boolean", word, value), at + len(word)
-    found = _NUMBER.match(text, at)
-    if found is None:
+    result = _NUMBER.match(text, at)
+    if result is None:
         raise Unreadable("malformed")
-    return Json("number", found[0], found[0]), found.end()
+    return Json("number", result[0], result[0]), result.end()
 
 
 def _container(text: str, at: int) -> tuple[Json, int]:
@@ -164,8 +164,8 @@ def _items(text: str, at: int, items: list[Any]) -> tuple[Json, int]:
 
 
 def _string(text: str, at: int) -> tuple[Json, int]:
-    found = _STRING.match(text, at)
-    if found is None:
+    result = _STRING.match(text, at)
+    if result is None:
         raise Unreadable("malformed")
-    sent = found[0]
-    return Json("string", sent, json.loads(sent) if "\\" in sent else sent[1:-1]), found.end()
+    sent = result[0]
+    return Json("string", sent, json.loads(sent) if "\\" in sent else sent[1:-1]), result.end()

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.judge.model import times
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.types import Plain
-from tests.simulation.judge.model.written import INT, LONG, STRING, Written
+from frazil_verify.model import times
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.types import Plain
+from frazil_verify.model.written import INT, LONG, STRING, Written
 
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
 _LOCAL_TIMES = {

@@ -1,6 +1,6 @@
 """What a record becomes: each of its fields a column's value, rescued, left out by a setting, or why it is a dead letter.
 
-The walk is the same for all formats; a format says what its values are (`Node`).
+The walk is the same for all formats; a format defines what its values are (`Node`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.json_values import How
-from tests.simulation.judge.model.settings import (
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.json_values import How
+from frazil_verify.model.settings import (
     MOST_NAME_BYTES,
     RESERVED,
     Column,
@@ -21,7 +21,7 @@ from tests.simulation.judge.model.settings import (
     Table,
     takes,
 )
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 MOST_INFERRED_LEVELS = 60
 
@@ -106,15 +106,15 @@ class Walk:
         self.above = above
         self.settings = settings
         self.table = table
-        self.found = Outcome()
+        self.result = Outcome()
 
     def run(self, root: Node) -> Outcome:
         """Returns what becomes of a record."""
         try:
-            self.found.row = self._members(root, self.table.columns, self.table.names, (), How(), top=None)
+            self.result.row = self._members(root, self.table.columns, self.table.names, (), How(), top=None)
         except Fault as fault:
             self._die(fault, None)
-        return self.found
+        return self.result
 
     def _members(
         self, node: Node, kinds: Mapping[str, Type], names: Names, path: Path, how: How, top: Column | None
@@ -141,7 +141,7 @@ class Walk:
         self, column: str, values: list[tuple[Path, Node]], kinds: Mapping[str, Type], how: How, top: Column | None
     ) -> Any:
         """Returns a column's value, of the fields that are its own; a field of exactly its name comes first."""
-        values.sort(key=lambda one: one[0][-1] != column)
+        values.sort(key=lambda item: item[0][-1] != column)
         (path, value), others = values[0], values[1:]
         for second, more in others:
             self._conflict(second, more)
@@ -157,7 +157,7 @@ class Walk:
 
         Raises: Fault where a name is there twice.
         """
-        found, seen = list[tuple[Path, Node, str | None, bool]](), set[str]()
+        result, seen = list[tuple[Path, Node, str | None, bool]](), set[str]()
         for name, value in members:
             inner = (*path, name)
             fed = self.settings.fields.get(tuple(map(str.lower, inner)))
@@ -168,20 +168,20 @@ class Walk:
             seen.add(name)
             if is_out:
                 continue
-            found.append((inner, value, column, fed is not None))
-        return found
+            result.append((inner, value, column, fed is not None))
+        return result
 
     def _note_names(self, node: Node, path: Path) -> None:
         for fault in node.own_faults():
             if self.settings.unknown_fields == "drop":  # Of fields that are left out the grammar alone is validated.
-                self.found.may_be.add(fault)
+                self.result.may_be.add(fault)
             else:
                 self._spoil(Fault(fault), path)
 
     def _note_twice(self, path: Path, is_out: bool, column: str | None) -> None:
-        """A name that is there twice. The documentation leaves open what becomes of it where the field is left out."""
+        """A repeated name. The documentation leaves open what becomes of it where the field is left out."""
         if is_out:
-            self.found.may_be |= {"duplicate_key"}
+            self.result.may_be |= {"duplicate_key"}
         elif column is not None or self.settings.unknown_fields != "drop":
             self._spoil(Fault("duplicate_key"), path)
 
@@ -225,13 +225,13 @@ class Walk:
         declared = self.settings.columns[column]
         kind = self.table.columns[column]
         if not value.is_null:
-            found = self._value(value, kind, path, How(declared.coerce, declared.zone), declared)
-            if found is not None:
-                self.fed(column, found)
+            result = self._value(value, kind, path, How(declared.coerce, declared.zone), declared)
+            if result is not None:
+                self.fed(column, result)
 
     def fed(self, column: str, value: Any) -> None:
         """Takes the value of a column with a field."""
-        self.found.row[column] = value
+        self.result.row[column] = value
 
     def _value(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
         """Returns the value of a column, an element or a member; None where there is none."""
@@ -241,7 +241,7 @@ class Walk:
             return self._parts(node, kind, path, how, top)
         except Fault as fault:
             if top is None and fault.because:
-                self.found.inferred[".".join((*self.above, *path))] = fault.because
+                self.result.inferred[".".join((*self.above, *path))] = fault.because
             if top is None and not node.has_type:
                 self._leave_open(path, node, fault)
             elif top is None:  # The column may be younger than the record.
@@ -252,8 +252,8 @@ class Walk:
 
     def _leave_open(self, path: Path, node: Node, fault: Fault) -> None:
         """A list or an object without contents that its column cannot have: the column may be younger than the record."""
-        self.found.may_be |= fault.kinds
-        self.found.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
+        self.result.may_be |= fault.kinds
+        self.result.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
 
     def _parts(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
         """Returns the value of a column, or raises Fault where it has none."""
@@ -265,7 +265,7 @@ class Walk:
                 elements = node.elements()
                 if elements is None:
                     raise Fault("type_mismatch")
-                return [self._value(one, element, (*path, "element"), how, top) for one in elements]
+                return [self._value(item, element, (*path, "element"), how, top) for item in elements]
             case MapOf():
                 return self._map(node, kind, path, how, top)
         return node.plain(kind, how)
@@ -285,7 +285,7 @@ class Walk:
         settings = self.settings
         if settings.unknown_fields == "drop":
             is_counted = not value.is_null and path[-1].isprintable()
-            (self.found.dropped if is_counted else self.found.may_drop).add(".".join(path))
+            (self.result.dropped if is_counted else self.result.may_drop).add(".".join(path))
         if value.is_null or settings.unknown_fields == "drop":
             return
         if settings.unknown_fields == "rescue":
@@ -304,12 +304,12 @@ class Walk:
         elif value.has_type and value.inner_faults():
             self._refuse(path, value, Fault(*value.inner_faults()))
         elif value.has_type:
-            self.found.new_columns += 1
+            self.result.new_columns += 1
             unfit, is_left = value.unfit(self.settings.numbers)
             for inner, part, kinds in unfit:
                 self._refuse((*path, *inner), part, Fault(*kinds))
             if is_left:
-                self.found.lost.append(".".join(path))
+                self.result.lost.append(".".join(path))
 
     def _faults_of_new(self, path: Path, value: Node) -> list[str]:
         """Returns the classes of the faults that a value would have without its column."""
@@ -342,7 +342,7 @@ class Walk:
     def _conflict(self, path: Path, value: Node) -> None:
         """A second value for one column."""
         if self.settings.unknown_fields == "drop":
-            self.found.dropped.add(".".join(path))
+            self.result.dropped.add(".".join(path))
         elif self.settings.unknown_fields == "rescue":
             self._rescue(path, value)
         else:
@@ -355,8 +355,8 @@ class Walk:
             self._die(Fault(*fault.kinds, *node.inner_faults()), ".".join((*self.above, *path)))
 
     def _rescue(self, path: Path, node: Node) -> None:
-        self.found.rescued.append((".".join((*self.above, *path)), node.rescued()))
+        self.result.rescued.append((".".join((*self.above, *path)), node.rescued()))
 
     def _die(self, fault: Fault, path: str | None) -> None:
-        self.found.kinds |= fault.kinds
-        self.found.paths.add(path)
+        self.result.kinds |= fault.kinds
+        self.result.paths.add(path)

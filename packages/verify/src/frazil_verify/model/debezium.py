@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.judge.model import avro
-from tests.simulation.judge.model.connect import ConnectNode, payload_of
-from tests.simulation.judge.model.faults import Fault, Unreadable
-from tests.simulation.judge.model.json_nodes import JsonNode
-from tests.simulation.judge.model.json_text import Json, read_object
-from tests.simulation.judge.model.rows import Node, Outcome, Walk
-from tests.simulation.judge.model.settings import Settings, Table
+from frazil_verify.model import avro
+from frazil_verify.model.connect import ConnectNode, payload_of
+from frazil_verify.model.faults import Fault, Unreadable
+from frazil_verify.model.json_nodes import JsonNode
+from frazil_verify.model.json_text import Json, read_object
+from frazil_verify.model.rows import Node, Outcome, Walk
+from frazil_verify.model.settings import Settings, Table
 
 _INSERTS, _FIELDS = ("c", "r", "u"), ("before", "after", "op", "source")
 
@@ -36,7 +36,7 @@ class Envelope:
 
     def _fields(self, value: bytes) -> Mapping[str, Node]:
         if self.is_avro:
-            schema, body = avro.framed(value, self.schemas)
+            schema, body = avro.schema_and_body(value, self.schemas)
             return dict(avro.read_avro(avro.parsed(schema), body).members() or ())
         message = read_object(value)
         if len(set(message.keys)) < len(message.keys):
@@ -61,30 +61,30 @@ class Envelope:
             return _both(settings, table, before if op in ("u", "d") else None, after if op != "d" else None)
         if op == "d" or after is None:
             return {"": Outcome()}
-        found = Walk(settings, table, ("after",)).run(after)
-        if self.kind == "upsert" and found.row.get("id") is None:
-            found.kinds |= {"missing_key", "no_key"}
-            found.paths |= {"*"}
-        return {"": found}
+        result = Walk(settings, table, ("after",)).run(after)
+        if self.kind == "upsert" and result.row.get("id") is None:
+            result.kinds |= {"missing_key", "no_key"}
+            result.paths |= {"*"}
+        return {"": result}
 
 
 def _both(settings: Settings, table: Table, before: Node | None, after: Node | None) -> Mapping[str, Outcome]:
     """Returns what becomes of the rows of a change; each has what was rescued of all of it."""
     rows = {"before": before, "after": after}
     images = {name: Walk(settings, table, (name,)).run(row) for name, row in rows.items() if row is not None}
-    every = [value for one in images.values() for value in one.rescued]
-    for one in images.values():
-        one.rescued = every
+    every = [value for item in images.values() for value in item.rescued]
+    for item in images.values():
+        item.rescued = every
     return images
 
 
 def _bad(kind: str, settings: Settings, table: Table, rows: Sequence[Node | None]) -> Outcome:
     """Returns a bad record, whose rows may be bad too."""
-    found = Outcome.dead(Fault(kind), "*")
+    result = Outcome.dead(Fault(kind), "*")
     for row in rows:
         if row is not None:
-            found.kinds |= Walk(settings, table).run(row).kinds
-    return found
+            result.kinds |= Walk(settings, table).run(row).kinds
+    return result
 
 
 def replaced(records: Sequence[Any], images: Mapping[Any, Mapping[str, Outcome]], key_of: Any) -> frozenset[Any]:

@@ -15,10 +15,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.judge.model import times
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.json_values import How, as_decimal
-from tests.simulation.judge.model.types import Plain
+from frazil_verify.model import times
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.json_values import How, as_decimal
+from frazil_verify.model.types import Plain
 
 _UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BITS = {"int": 32, "long": 64}
@@ -59,11 +59,11 @@ def value_of(written: Written, kind: Plain, how: How) -> Any:
 
 
 def _convert(written: Written, kind: Plain, how: How) -> Any:
-    found = _CONVERSIONS.get((written.kind.name, kind.name))
+    result = _CONVERSIONS.get((written.kind.name, kind.name))
     if written.is_moment and kind.name == "timestamptz" and not how.zone:
         return written.value.replace(tzinfo=UTC)
-    if found is not None:
-        return found(written.value, kind, how)
+    if result is not None:
+        return result(written.value, kind, how)
     if kind.name == "string" and how.coerce and written.kind.name in ("int", "long", "boolean"):
         return str(written.value).lower()
     raise Fault("type_mismatch")
@@ -86,10 +86,10 @@ def _integer(value: int, kind: Plain, how: How) -> int:
 
 
 def _integer_to_float(value: int, kind: Plain, how: How) -> float:
-    found = float(value)
-    if int(found) != value or (kind.name == "float" and _single(found) != found):
+    result = float(value)
+    if int(result) != value or (kind.name == "float" and _single(result) != result):
         raise _inexact()
-    return found
+    return result
 
 
 def _single(value: float) -> float:
@@ -110,12 +110,12 @@ def _to_decimal(value: int | Decimal, kind: Plain, how: How) -> Decimal:
 
 
 def _decimal_to_double(value: Decimal, kind: Plain, how: How) -> float:
-    found = float(value)
-    if kind.name == "float" and _single(found) != found:
+    result = float(value)
+    if kind.name == "float" and _single(result) != result:
         raise _inexact()
-    if Decimal(repr(found)) != value:
+    if Decimal(repr(result)) != value:
         raise _inexact()
-    return found
+    return result
 
 
 def _decimal_to_integer(value: Decimal, kind: Plain, how: How) -> int:
@@ -169,9 +169,9 @@ def _number_to_day(value: int, kind: Plain, how: How) -> date:
 def _number_to_time(value: int, kind: Plain, how: How) -> time:
     if not kind.is_declared:
         raise Fault("type_mismatch")
-    found = _from_number(value, kind, how)
-    assert isinstance(found, time)
-    return found
+    result = _from_number(value, kind, how)
+    assert isinstance(result, time)
+    return result
 
 
 _CONVERSIONS: dict[tuple[str, str], Callable[[Any, Plain, How], Any]] = {
@@ -265,5 +265,5 @@ def rescued_of(written: Written) -> Any:
 
 def timestamp(micros: int, has_zone: bool) -> datetime:
     """Returns the time of microseconds since 1970."""
-    found = times.local_instant(Decimal(micros), "us")
-    return found.replace(tzinfo=UTC) if has_zone else found
+    result = times.local_instant(Decimal(micros), "us")
+    return result.replace(tzinfo=UTC) if has_zone else result

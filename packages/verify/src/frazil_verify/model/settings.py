@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tests.simulation.judge.model.types import Type, declared_as, parse_type
+from frazil_verify.model.types import Type, declared_as, parse_type
 
 Path = tuple[str, ...]
 RESCUED = "_rescued"
@@ -70,7 +70,7 @@ class Settings:
 
     def written(self) -> dict[str, object]:
         """Returns the settings as a pipeline file has them."""
-        found: dict[str, object] = {
+        result: dict[str, object] = {
             "unknown_fields": self.unknown_fields,
             "schema_evolution": self.schema_evolution,
             "rescue": self.rescue,
@@ -83,10 +83,10 @@ class Settings:
         }
         for name, paths in (("include", self.include), ("exclude", self.exclude)):
             if paths:
-                found[name] = [".".join(path) for path in paths]
+                result[name] = [".".join(path) for path in paths]
         if self.columns:
-            found["columns"] = {name: _written(column) for name, column in self.columns.items()}
-        return found
+            result["columns"] = {name: _written(column) for name, column in self.columns.items()}
+        return result
 
     def case_of(self, name: str) -> str:
         """Returns the name of a column after a field, or of a member."""
@@ -99,14 +99,14 @@ class Settings:
 
 
 def _written(column: Column) -> dict[str, object]:
-    found: dict[str, object] = {"type": column.type}
+    result: dict[str, object] = {"type": column.type}
     if column.field:
-        found["field"] = ".".join(column.field)
+        result["field"] = ".".join(column.field)
     if column.coerce:
-        found["coerce"] = True
+        result["coerce"] = True
     if column.zone:
-        found["zone"] = column.zone
-    return found
+        result["zone"] = column.zone
+    return result
 
 
 class Names:
@@ -122,8 +122,8 @@ class Names:
         """Returns the column; None without one."""
         if name in self._names:
             return name
-        found = self._folded.get(name.lower(), [])
-        return found[0] if len(found) == 1 else None
+        result = self._folded.get(name.lower(), [])
+        return result[0] if len(result) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class Table:
 
     def field_of(self, column: str) -> list[str] | None:
         """Returns the path of the field that a column is bound to, from its comment; None where it names none."""
-        _, found, text = self.comments.get(column, "").rpartition("field: ")
-        if not found:
+        _, result, text = self.comments.get(column, "").rpartition("field: ")
+        if not result:
             return None
         return list(json.loads(text)) if text.startswith("[") else text.split(".")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tests.simulation.judge.model.faults import Unreadable
-from tests.simulation.judge.model.json_nodes import JsonNode
-from tests.simulation.judge.model.json_text import read_object
-from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Settings, Table
+from frazil_verify.model.faults import Unreadable
+from frazil_verify.model.json_nodes import JsonNode
+from frazil_verify.model.json_text import read_object
+from frazil_verify.model.rows import Outcome, Walk
+from frazil_verify.model.settings import Settings, Table
 
 HEADER = 5
 """Bytes of Confluent's wire format."""
@@ -25,9 +25,9 @@ def framed_outcome_of(settings: Settings, table: Table, value: bytes | None, ids
             raise Unreadable("unknown_schema_id")
     except Unreadable as fault:
         return Outcome.dead(fault, "*")
-    found = outcome_of(settings, table, value[HEADER:])
-    found.inferred.clear()  # Its schema has the types.
-    return found
+    result = outcome_of(settings, table, value[HEADER:])
+    result.inferred.clear()  # Its schema has the types.
+    return result
 
 
 def outcome_of(settings: Settings, table: Table, value: bytes | None) -> Outcome:

@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from tests.simulation.judge.model.faults import Fault
+from frazil_verify.model.faults import Fault
 
 _DATE = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
 _TIME = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
@@ -29,21 +29,21 @@ def _unread(text: str) -> Fault:
 
 def date_of(text: str) -> date:
     """Returns the day of a text."""
-    found = _DATE_TEXT.fullmatch(text)
-    if found is None:
+    result = _DATE_TEXT.fullmatch(text)
+    if result is None:
         raise _unread(text)
     try:
-        return date(*(int(part) for part in found.groups()))
+        return date(*(int(part) for part in result.groups()))
     except ValueError:
         raise _unread(text) from None
 
 
 def time_of(text: str) -> time:
     """Returns the time of day of a text, cut to microseconds."""
-    found = _TIME_TEXT.fullmatch(text)
-    if found is None:
+    result = _TIME_TEXT.fullmatch(text)
+    if result is None:
         raise Fault("type_mismatch")
-    return _time(*found.groups())
+    return _time(*result.groups())
 
 
 def _time(hour: str, minute: str, second: str | None, fraction: str | None) -> time:
@@ -55,10 +55,10 @@ def _time(hour: str, minute: str, second: str | None, fraction: str | None) -> t
 
 def moment_of(text: str, has_zone: bool, zone: str) -> datetime:
     """Returns the time of a text. has_zone: whether the column is one of moments. zone: of the column, empty without."""
-    found = _MOMENT_TEXT.fullmatch(text)
-    if found is None:
+    result = _MOMENT_TEXT.fullmatch(text)
+    if result is None:
         raise _unread(text)
-    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    year, month, day, hour, minute, second, fraction, offset = result.groups()
     try:
         there = date(int(year), int(month), int(day))
     except ValueError:
@@ -107,10 +107,10 @@ def local_of(moment: datetime, zone: str) -> datetime:
 
 def instant(amount: Decimal, unit: str, has_zone: bool, zone: str) -> datetime:
     """Returns the time of a number since 1970, cut to microseconds towards the past."""
-    found = local_instant(amount, unit)
+    result = local_instant(amount, unit)
     if has_zone:
-        return found.replace(tzinfo=UTC)
-    return local_of(found.replace(tzinfo=UTC), zone) if zone else found
+        return result.replace(tzinfo=UTC)
+    return local_of(result.replace(tzinfo=UTC), zone) if zone else result
 
 
 def local_instant(amount: Decimal, unit: str) -> datetime:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.judge.model.faults import Fault
-from tests.simulation.judge.model.json_new import has_type, unfit_parts
-from tests.simulation.judge.model.json_text import Json, has_half, plain
-from tests.simulation.judge.model.json_values import How, value_of
-from tests.simulation.judge.model.settings import Path
-from tests.simulation.judge.model.types import MapOf, Plain
+from frazil_verify.model.faults import Fault
+from frazil_verify.model.json_new import has_type, unfit_parts
+from frazil_verify.model.json_text import Json, has_half, plain
+from frazil_verify.model.json_values import How, value_of
+from frazil_verify.model.settings import Path
+from frazil_verify.model.types import MapOf, Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class JsonNode:
             return [(JsonNode(Json("string", json.dumps(key), key)), JsonNode(value)) for key, value in self.json.value]
         if self.json.kind != "array":
             return None
-        pairs = [one.value for one in self.json.value if one.kind == "array" and len(one.value) == 2]
+        pairs = [item.value for item in self.json.value if item.kind == "array" and len(item.value) == 2]
         if len(pairs) < len(self.json.value) or any(pair[0].kind == "null" for pair in pairs):
             raise Fault("type_mismatch")
         return [(JsonNode(key), JsonNode(value)) for key, value in pairs]
@@ -74,21 +74,21 @@ class JsonNode:
 
     def unfit(self, numbers: str, /) -> tuple[Sequence[tuple[Path, JsonNode, tuple[str, ...]]], bool]:
         """See Node."""
-        found, is_left = unfit_parts([self.json], (), numbers)
-        return [(path, JsonNode(part), kinds) for path, part, kinds in found], is_left
+        result, is_left = unfit_parts([self.json], (), numbers)
+        return [(path, JsonNode(part), kinds) for path, part, kinds in result], is_left
 
     def rescued(self) -> Any:
         """See Node."""
         return plain(self.json)
 
 
-def has_twice(node: Json, fold: Callable[[str], str]) -> bool:
-    """Whether an object has the same key twice. fold: what makes two keys the same."""
+def has_twice(node: Json, key_of: Callable[[str], str]) -> bool:
+    """Whether an object has the same key twice. key_of: what makes two keys the same."""
     if node.kind == "array":
-        return any(has_twice(element, fold) for element in node.value)
+        return any(has_twice(element, key_of) for element in node.value)
     if node.kind == "object":
-        names = [fold(key) for key, value in node.value if value.kind != "null"]
-        return len(set(names)) < len(names) or any(has_twice(value, fold) for _, value in node.value)
+        names = [key_of(key) for key, value in node.value if value.kind != "null"]
+        return len(set(names)) < len(names) or any(has_twice(value, key_of) for _, value in node.value)
     return False
 
 

@@ -1,0 +1,358 @@
+"""Compares the rows that records must have become with those that a table has, and reports where in Kafka they differ.
+
+The first pass keeps a hash and a place of each row. What is left when equal hashes are paired is read again, record by
+record and value by value, so that a difference is one that Python sees, and is shown with both values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.write.digests import digest_of, record_hashes, row_hashes
+from frazil_verify.findings import MOST_SHOWN, Finding, Findings, Kind
+from frazil_verify.independent.matching import NOWHERE, Ints, Places, doubled, match, runs_of
+from frazil_verify.independent.rules import DELETE, Made, NotJudged, RowMaker, Rules
+from frazil_verify.independent.stored import StoredRows
+from frazil_verify.independent.topic import Range, Record
+from frazil_verify.model.equal import has_struct, same
+
+_HOURLY = 100_000
+"""The most differing records whose timestamps are read."""
+Read = Callable[[Sequence[Range]], Iterable[list[Record]]]
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A row to be added, or one to be removed."""
+
+    kind: Kind
+    #: Topic, partition and offset; None where the row names no place.
+    place: tuple[str, int, int] | None
+    #: The row to be added, in the compared columns; None for a row to be removed.
+    added: Mapping[str, Any] | None = None
+    #: The hash of the row to be removed; None for a row to be added.
+    removed: int | None = None
+
+
+@dataclass
+class Judgement:
+    """What judging one table has found."""
+
+    findings: Findings = field(default_factory=Findings)
+    #: The number of records that were read.
+    records: int = 0
+    #: The number of rows of the table.
+    rows: int = 0
+    #: Records that must be dead letters.
+    dead: int = 0
+    #: The sum of the hashes of all records, modulo 2**64.
+    record_digest: int = 0
+    #: The sum of the hashes of all rows that were compared.
+    row_digest: int = 0
+    #: The sum of the hashes of the rows that the records must have become.
+    expected_digest: int = 0
+    #: The number of these rows.
+    expected_rows: int = 0
+    #: What makes the table's rows those of the records, as far as differences are kept.
+    repairs: list[Repair] = field(default_factory=list)
+
+
+@dataclass
+class _State:
+    """The last change of each key."""
+
+    #: Hash, number of the partition, offset, and the value that orders changes.
+    rows: dict[tuple[Any, ...], tuple[int, int, int, Any]] = field(default_factory=dict)
+
+    def apply(
+        self, made: Made, hashes: np.ndarray[Any, Any], places: list[tuple[int, int]], orders: Sequence[Any]
+    ) -> None:
+        """Applies changes in the order of their records. places: of the records of the changes."""
+        for (operation, key, row), (number, offset) in zip(made.changes, places, strict=True):
+            if operation == DELETE:
+                self.rows.pop(key, None)
+                continue
+            order, before = orders[row], self.rows.get(key)
+            if before is not None and order is not None and before[3] is not None and order < before[3]:
+                continue
+            self.rows[key] = (int(hashes[row]), number, offset, order)
+
+
+class Judge:
+    """Judges one table once."""
+
+    def __init__(self, rules: Rules, stored: StoredRows, read: Read, ranges: Sequence[Range], note: Note) -> None:
+        """read: returns the records of ranges. ranges: of all records that count. note: receives the progress."""
+        self._rules = rules
+        self._stored = stored
+        self._read = read
+        self._ranges = ranges
+        self._note = note
+        self._maker = RowMaker(rules)
+        self._names = [column.name for column in rules.compared]
+        self._place_columns = {
+            name: column for name, column in rules.settings.metadata.items() if name in ("topic", "partition", "offset")
+        }
+        self._is_bounded = False
+        self.judgement = Judgement()
+
+    def run(self, keeps_all: bool = False, is_partial: bool = False, is_bounded: bool = False) -> Judgement:
+        """Returns the judgement. keeps_all: whether every difference is kept. is_partial: whether Kafka has deleted records
+        whose rows may still be there: rows without a record are not judged then. is_bounded: whether the ranges are a
+        part of what the table has read: rows outside of them do not count.
+
+        Raises: NotJudged, TopicNotReadable and RowsNotReadable.
+        """
+        judgement = self.judgement
+        judgement.findings.keeps_all, self._is_bounded = keeps_all, is_bounded
+        expected, actual = self._expected(), self._actual()
+        hashes, numbers, offsets = expected.joined()
+        stored_hashes, stored_numbers, stored_offsets = actual.joined()
+        judgement.row_digest, judgement.expected_digest = digest_of(stored_hashes), digest_of(hashes)
+        judgement.expected_rows = hashes.size
+        unmatched = match(hashes, stored_hashes)
+        missing = [
+            (*expected.partitions[int(numbers[index])], int(offsets[index])) for index in unmatched.missing.tolist()
+        ]
+        surplus = unmatched.surplus
+        if not missing and not surplus.size:
+            return judgement
+        self._note("reading what differs again")
+        known = {int(value) for value in hashes[np.isin(hashes, stored_hashes[surplus])].tolist()}
+        surplus_places = [
+            (*actual.partitions[int(stored_numbers[index])], int(stored_offsets[index]))
+            if stored_offsets[index] != NOWHERE
+            else None
+            for index in surplus.tolist()
+        ]
+        repeated = {int(index) for index in doubled(stored_numbers, stored_offsets).tolist()}
+        self._explain(missing, surplus, surplus_places, stored_hashes, known, repeated, is_partial)
+        return judgement
+
+    # ---- the first pass
+
+    def _expected(self) -> Places:
+        places, state, judgement = Places(), _State(), self.judgement
+        total = sum(wanted.end - wanted.start for wanted in self._ranges)
+        for records in self._read(self._ranges):
+            made = self._maker.make(records)
+            judgement.records += len(records)
+            judgement.dead += len(made.dead)
+            number = places.number_of(records[0].topic, records[0].partition)
+            offsets = np.array([record.offset for record in records], np.int64)
+            judgement.record_digest += _digest_of(records, offsets)
+            hashes = row_hashes(made.rows)
+            if self._rules.key_columns:
+                _apply(state, self._rules, made, hashes, number, records)
+            else:
+                places.add(hashes, np.full(hashes.size, number), offsets[made.sources])
+            self._note(f"{judgement.records:,} of {total:,} offsets read")
+        judgement.record_digest %= 2**64
+        if self._rules.key_columns:
+            last = list(state.rows.values())
+            kept = np.array([change[0] for change in last], np.uint64)
+            numbers, ends = (np.array([change[part] for change in last], np.int64) for part in (1, 2))
+            places.add(kept, numbers, ends)
+        return places
+
+    def _actual(self) -> Places:
+        places = Places()
+        topics = sorted({wanted.topic for wanted in self._ranges})
+        for batch in self._stored.batches(self._names):
+            numbers, offsets = self._places_of(places, batch, topics)
+            hashes = row_hashes(batch)
+            if self._is_bounded:
+                kept = self._inside(places, numbers, offsets)
+                hashes, numbers, offsets = hashes[kept], numbers[kept], offsets[kept]
+            places.add(hashes, numbers, offsets)
+            self.judgement.rows += hashes.size
+        return places
+
+    def _inside(self, places: Places, numbers: Ints, offsets: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Returns which rows are of the ranges. Raises: NotJudged where rows do not name their places."""
+        if (offsets == NOWHERE).any():
+            raise NotJudged(
+                "a part of it is compared by the columns of partition and offset, which its rows do not have"
+            )
+        kept = np.zeros(offsets.size, np.bool_)
+        for wanted in self._ranges:
+            is_own = numbers == places.number_of(wanted.topic, wanted.partition)
+            kept |= is_own & (offsets >= wanted.start) & (offsets < wanted.end)
+        return kept
+
+    def _places_of(self, places: Places, batch: pa.RecordBatch, topics: Sequence[str]) -> tuple[Ints, Ints]:
+        """Returns the numbers of the partitions, and the offsets, that rows name in their own columns."""
+        columns = self._place_columns
+        partitions = {wanted.partition for wanted in self._ranges}
+        lacks = "offset" not in columns or ("partition" not in columns and len(partitions) > 1)
+        if lacks or ("topic" not in columns and len(topics) > 1):
+            return np.full(batch.num_rows, 0), np.full(batch.num_rows, NOWHERE)
+        offsets = np.asarray(pc.fill_null(batch.column(columns["offset"]), NOWHERE)).astype(np.int64)
+        names = batch.column(columns["topic"]) if "topic" in columns else pa.repeat(topics[0], batch.num_rows)
+        of_rows = (
+            batch.column(columns["partition"]) if "partition" in columns else pa.repeat(min(partitions), batch.num_rows)
+        )
+        codes = pa.StructArray.from_arrays([names, of_rows.cast(pa.int64())], ["topic", "partition"]).to_pylist()
+        cache: dict[tuple[str, int], int] = {}
+        numbers = np.zeros(batch.num_rows, np.int64)
+        for row, code in enumerate(codes):
+            place = (code["topic"], code["partition"])
+            if place not in cache:
+                cache[place] = places.number_of(*place)
+            numbers[row] = cache[place]
+        return numbers, offsets
+
+    # ---- the second pass
+
+    def _explain(
+        self,
+        missing: Sequence[tuple[str, int, int]],
+        surplus: Ints,
+        surplus_places: Sequence[tuple[str, int, int] | None],
+        stored_hashes: np.ndarray[Any, Any],
+        known: set[int],
+        repeated: set[int],
+        is_partial: bool,
+    ) -> None:
+        """Adds a finding for each row that one side lacks."""
+        stored = self._stored_rows({int(stored_hashes[index]) for index in surplus.tolist()})
+        by_place: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
+        for index, place in zip(surplus.tolist(), surplus_places, strict=True):
+            own_rows = stored.get(int(stored_hashes[index]), [])
+            row: Mapping[str, Any] = own_rows.pop() if own_rows else {}
+            by_place.setdefault(place if place is not None else self._key_in(row), []).append((index, row))
+        kept = _HOURLY if not self.judgement.findings.keeps_all else len(missing)
+        for place, record, expected in self._expected_rows(missing[:kept]):
+            candidates = by_place.get(place) or by_place.get(self._key_in(expected)) or []
+            if candidates:
+                index, row = candidates.pop()
+                if self._add_changed(record, expected, row):
+                    self._repair(Kind.CHANGED, place, expected, int(stored_hashes[index]))
+            else:
+                self._add_row(Kind.MISSING, record, expected, None, "has no row")
+                self._repair(Kind.MISSING, place, expected, None)
+        if len(missing) > kept:
+            self.judgement.findings.counts[Kind.MISSING] += len(missing) - kept
+        for place, left in by_place.items():
+            for index, row in left:
+                is_doubled = index in repeated or int(stored_hashes[index]) in known
+                if self._add_surplus(place, row, is_doubled, is_partial):
+                    kind = Kind.DOUBLED if is_doubled else Kind.INVENTED
+                    named = place if isinstance(place, tuple) and place[0] != "key" else None
+                    self._repair(kind, named, None, int(stored_hashes[index]))
+
+    def _repair(
+        self, kind: Kind, place: tuple[str, int, int] | None, added: Mapping[str, Any] | None, removed: int | None
+    ) -> None:
+        """Keeps what mends one difference."""
+        repairs = self.judgement.repairs
+        if self.judgement.findings.keeps_all:
+            repairs += [Repair(kind, place, removed=removed)] if removed is not None else []
+            repairs += [Repair(kind, place, added=added)] if added is not None else []
+
+    def _key_in(self, row: Mapping[str, Any]) -> Any:
+        """Returns what pairs rows without a place: the key of a row."""
+        names = self._rules.key_columns
+        return ("key", *(repr(row.get(name)) for name in names)) if names and row else None
+
+    def _expected_rows(
+        self, places: Sequence[tuple[str, int, int]]
+    ) -> Iterator[tuple[tuple[str, int, int], Record, dict[str, Any]]]:
+        """Yields records that must have rows, with their rows."""
+        by_partition: dict[tuple[str, int], list[int]] = {}
+        for topic, partition, offset in places:
+            by_partition.setdefault((topic, partition), []).append(offset)
+        for (topic, partition), offsets in by_partition.items():
+            wanted = set(offsets)
+            ranges = [Range(topic, partition, start, end) for start, end in runs_of(sorted(wanted))]
+            for records in self._read(ranges):
+                chosen = [record for record in records if record.offset in wanted]
+                made = self._maker.make(chosen)
+                for source, row in zip(made.sources.tolist(), made.rows.to_pylist(), strict=True):
+                    yield chosen[source].place, chosen[source], row
+
+    def _stored_rows(self, hashes: set[int]) -> dict[int, list[Mapping[str, Any]]]:
+        """Returns the rows of the table with these hashes."""
+        rows: dict[int, list[Mapping[str, Any]]] = {}
+        if not hashes:
+            return rows
+        wanted = np.array(sorted(hashes), np.uint64)
+        for batch in self._stored.batches(self._names):
+            own = row_hashes(batch)
+            places = np.flatnonzero(np.isin(own, wanted))
+            if places.size:
+                for place, row in zip(places.tolist(), batch.take(pa.array(places)).to_pylist(), strict=True):
+                    rows.setdefault(int(own[place]), []).append(row)
+        return rows
+
+    def _add_changed(self, record: Record, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
+        """Adds a finding where values differ; returns whether they do."""
+        columns, settings = [], self._rules.settings
+        for name in self._names:
+            kind = self._rules.table.columns.get(name)
+            is_strict = kind is not None and name in settings.columns and not has_struct(kind)
+            wanted, value = expected.get(name), actual.get(name)
+            if not (wanted == value if kind is None else same(wanted, value, kind, is_strict=is_strict)):
+                columns.append(name)
+        if columns:  # An empty list that is null differs in its hash alone.
+            words = f"has other values in {', '.join(columns)}"
+            self._add_row(Kind.CHANGED, record, expected, actual, words, tuple(columns))
+        return bool(columns)
+
+    def _add_surplus(self, place: Any, row: Mapping[str, Any], is_doubled: bool, is_partial: bool) -> bool:
+        """Adds a finding of a row without a record, unless it cannot be judged; returns whether it was added."""
+        findings = self.judgement.findings
+        if is_partial and not is_doubled:
+            findings.note("Kafka has deleted some records: rows without a record are not judged")
+            return False
+        kind = Kind.DOUBLED if is_doubled else Kind.INVENTED
+        words = "is in the table more often than its record makes it" if is_doubled else "is a row that no record makes"
+        if isinstance(place, tuple) and place[0] != "key":
+            topic, partition, offset = place
+            where = f"topic {topic}, partition {partition}, offset {offset}"
+            findings.add(Finding(kind, f"{where}: {words}", topic, partition, offset, actual=row))
+        else:
+            findings.add(Finding(kind, f"a row {words}", actual=row))
+        return True
+
+    def _add_row(
+        self,
+        kind: Kind,
+        record: Record,
+        expected: Mapping[str, Any],
+        actual: Mapping[str, Any] | None,
+        words: str,
+        columns: tuple[str, ...] = (),
+    ) -> None:
+        place = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
+        moment = record.timestamp_ms
+        finding = Finding(kind, f"{place}: {words}", *record.place, None, moment, expected, actual, columns)
+        self.judgement.findings.add(finding)
+
+
+def _digest_of(records: Sequence[Record], offsets: Ints) -> int:
+    columns = {
+        "partition": pa.array(np.full(len(records), records[0].partition)),
+        "offset": pa.array(offsets),
+        "value": pa.array([record.value for record in records], pa.binary()),
+    }
+    return digest_of(record_hashes(records[0].topic, columns))
+
+
+def _apply(
+    state: _State, rules: Rules, made: Made, hashes: np.ndarray[Any, Any], number: int, records: Sequence[Record]
+) -> None:
+    """Applies the changes of some records of one partition."""
+    orders = made.rows.column(rules.order_by).to_pylist() if rules.order_by else [None] * made.rows.num_rows
+    places = [(number, records[source].offset) for source in made.change_sources]
+    state.apply(made, hashes, places, orders)
+
+
+__all__ = ["MOST_SHOWN", "Judge", "Judgement"]

@@ -1,0 +1,92 @@
+"""Two multisets of rows compared by hashes: those that records make, and those that a table has.
+
+What is kept of a row is 20 bytes, so that fifty million rows of each side fit into memory. Rows whose hash one side lacks
+are read again by their places, and compared value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+NOWHERE = -1
+"""The number of a partition, and the offset, of a row whose place is not known."""
+
+
+@dataclass
+class Places:
+    """Rows with their hashes and their places in Kafka, in parts. Arrays have the shape `(n_rows,)`."""
+
+    hashes: list[U64] = field(default_factory=list)
+    #: The number of each row's partition among `partitions`.
+    numbers: list[Ints] = field(default_factory=list)
+    offsets: list[Ints] = field(default_factory=list)
+    #: Topic and partition by number.
+    partitions: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, hashes: U64, numbers: Ints, offsets: Ints) -> None:
+        """Adds rows."""
+        self.hashes.append(hashes)
+        self.numbers.append(numbers.astype(np.int32))
+        self.offsets.append(offsets)
+
+    def number_of(self, topic: str, partition: int) -> int:
+        """Returns the number of a partition."""
+        if (topic, partition) not in self.partitions:
+            self.partitions.append((topic, partition))
+        return self.partitions.index((topic, partition))
+
+    def joined(self) -> tuple[U64, Ints, Ints]:
+        """Returns hashes, numbers of partitions and offsets of all rows."""
+        if not self.hashes:
+            return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return np.concatenate(self.hashes), np.concatenate(self.numbers), np.concatenate(self.offsets)
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """The rows of which one side has more than the other."""
+
+    #: The indexes of rows that the table lacks, among the expected ones.
+    missing: Ints
+    #: The indexes of rows that no record makes, among the table's.
+    surplus: Ints
+
+
+def match(expected: U64, actual: U64) -> Unmatched:
+    """Returns what is left when equal hashes have been paired."""
+    return Unmatched(_beyond(expected, actual), _beyond(actual, expected))
+
+
+def _beyond(hashes: U64, others: U64) -> Ints:
+    """Returns the indexes of the hashes that are here more often than there: the last ones of equal hashes."""
+    order = np.argsort(hashes, kind="stable")
+    ordered, other = hashes[order], np.sort(others)
+    first = np.searchsorted(ordered, ordered, "left")
+    place = np.arange(ordered.size) - first
+    count = np.searchsorted(other, ordered, "right") - np.searchsorted(other, ordered, "left")
+    return np.sort(order[place >= count])
+
+
+def doubled(numbers: Ints, offsets: Ints) -> Ints:
+    """Returns the indexes of rows whose place a row before them has too."""
+    if not offsets.size:
+        return np.zeros(0, np.int64)
+    order = np.lexsort((offsets, numbers))
+    same = (np.diff(offsets[order]) == 0) & (np.diff(numbers[order]) == 0)
+    return np.sort(order[1:][same & (offsets[order][1:] != NOWHERE)])
+
+
+def runs_of(offsets: Sequence[int] | Ints) -> list[tuple[int, int]]:
+    """Returns ascending offsets as half-open ranges."""
+    values = np.asarray(offsets, np.int64)
+    if not values.size:
+        return []
+    breaks = np.flatnonzero(np.diff(values) > 1)
+    starts, ends = np.r_[values[0], values[breaks + 1]], np.r_[values[breaks], values[-1]] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))

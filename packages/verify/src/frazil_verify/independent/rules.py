@@ -1,0 +1,298 @@
+"""What the records of a topic must have become: rows in the columns of their table, by json, fastavro and plain rules.
+
+Records of JSON whose values have the types of their columns take a quick way. The rules of `frazil_verify/model` decide on
+all others, one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from frazil_verify.independent.topic import Record
+from frazil_verify.model import avro, connect, debezium, json_records
+from frazil_verify.model.rows import Outcome
+from frazil_verify.model.settings import RESCUED, Settings, Table
+
+UPSERT, DELETE = "upsert", "delete"
+_EXACT = 2**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KNOWN_METADATA = ("topic", "partition", "offset", "timestamp", "key", "image")
+_QUICK: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "double": (float, int),
+    "string": (str,),
+}
+"""By type of a column, the types of values that json reads for it without a rule."""
+
+
+class NotJudged(Exception):
+    """Why the rows of a table cannot be made by these rules."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the bytes of records are read."""
+
+    #: `json`, `avro` or `json_schema`.
+    name: str
+    #: `none`, or of Debezium `append`, `changelog` or `upsert`.
+    envelope: str = "none"
+    #: The texts of the registry's schemas by id.
+    schemas: Mapping[int, str] = field(default_factory=dict)
+    #: Whether keys are JSON; they are text otherwise.
+    has_json_keys: bool = False
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a table's rows follow from records."""
+
+    settings: Settings
+    table: Table
+    #: The columns of the table, with Iceberg's field ids.
+    schema: pa.Schema
+    format: Format
+    #: The columns that identify a row, of a table whose rows are replaced; empty otherwise.
+    key_columns: tuple[str, ...] = ()
+    #: The column that orders changes of one key; empty: their offsets do.
+    order_by: str = ""
+
+    @property
+    def compared(self) -> list[pa.Field]:
+        """The columns that are compared: not those whose text is another each time, or that need Frazil's own knowledge."""
+        unknown = {column for name, column in self.settings.metadata.items() if name not in _KNOWN_METADATA}
+        return [column for column in self.schema if column.name not in unknown | {RESCUED}]
+
+
+@dataclass
+class Made:
+    """What some records must have become."""
+
+    #: The rows, in the compared columns.
+    rows: pa.Table
+    #: The index of each row's record, int64 `(n_rows,)`.
+    sources: np.ndarray[Any, np.dtype[np.int64]]
+    #: The indexes of records that must be dead letters, or may be.
+    dead: list[int] = field(default_factory=list)
+    #: The number of records that change nothing.
+    idle: int = 0
+    #: Of a table with keys, the changes in the order of their records: the operation, the key, and the number of the row
+    #: (-1 for a delete).
+    changes: list[tuple[str, tuple[Any, ...], int]] = field(default_factory=list)
+    #: The index of each change's record.
+    change_sources: list[int] = field(default_factory=list)
+
+
+class RowMaker:
+    """Makes the rows of one table."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._fields = rules.compared
+        self._metadata = {column: name for name, column in rules.settings.metadata.items()}
+        self._quick = self._quick_types()
+        self._signatures: dict[Any, tuple[str, ...] | None] = {}
+        envelope = rules.format.envelope
+        is_avro = rules.format.name == "avro"
+        self._envelope = None if envelope == "none" else debezium.Envelope(envelope, is_avro, rules.format.schemas)
+
+    def make(self, records: Sequence[Record]) -> Made:
+        """Returns what the records must have become.
+
+        Raises: NotJudged for values that Arrow does not take as the rules have them.
+        """
+        if self._quick and not self._rules.key_columns:
+            made = self._make_quickly(records)
+            if made is not None:
+                return made
+        return self._made(records, [self.outcome_of(record) for record in records])
+
+    def outcome_of(self, record: Record) -> Mapping[str, Outcome]:
+        """Returns what becomes of one record by the rules, by the image that its row has of it; none of an idle one."""
+        rules = self._rules
+        settings, table, name = rules.settings, rules.table, rules.format.name
+        if self._envelope is not None:
+            return self._envelope.images(settings, table, record.value)
+        if rules.key_columns and record.value is None:
+            return {}
+        if name == "avro":
+            return {"": avro.outcome_of(settings, table, record.value, rules.format.schemas)}
+        if name == "json_schema":
+            return {"": json_records.framed_outcome_of(settings, table, record.value, rules.format.schemas)}
+        return {"": connect.outcome_of(settings, table, record.value)}
+
+    # ---- the quick way
+
+    def _quick_types(self) -> dict[str, tuple[str, tuple[type, ...]]]:
+        """Returns, by the name of a field, its column's type and the types of values that need no rule; nothing for tables
+        whose columns are not simply the fields of their names.
+        """
+        settings, kinds = self._rules.settings, self._rules.table.columns
+        is_plain = self._rules.format.name == "json" and self._rules.format.envelope == "none"
+        shaped = settings.include or settings.exclude or settings.fields or settings.column_case != "keep"
+        lower_names = [name.lower() for name in kinds]
+        if not is_plain or shaped or len(set(lower_names)) < len(lower_names) or self._rules.table.bound:
+            return {}
+        quick = {}
+        for name, kind in kinds.items():
+            declared = settings.columns.get(name)
+            kind_name = getattr(kind, "name", "")
+            if kind_name in _QUICK and not getattr(kind, "unit", "") and not (declared and declared.coerce):
+                quick[name] = (kind_name, _QUICK[kind_name])
+        return quick
+
+    def _make_quickly(self, records: Sequence[Record]) -> Made | None:
+        rows = [self._quickly(record.value) for record in records]
+        slow = [number for number, row in enumerate(rows) if row is None]
+        kept = [number for number, row in enumerate(rows) if row is not None]
+        try:
+            table = self._table([row for row in rows if row is not None], [records[number] for number in kept])
+        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, pa.ArrowTypeError):
+            return None
+        sources = np.array(kept, np.int64)
+        if not slow:
+            return Made(table, sources)
+        other = self._made([records[number] for number in slow], [self.outcome_of(records[number]) for number in slow])
+        places = np.array(slow, np.int64)
+        return Made(
+            pa.concat_tables([table, other.rows]),
+            np.concatenate([sources, places[other.sources]]),
+            [slow[number] for number in other.dead],
+            other.idle,
+        )
+
+    def _quickly(self, value: bytes | None) -> dict[str, Any] | None:
+        """Returns the row of a value; None where a rule must decide."""
+        if value is None:
+            return None
+        try:
+            row = _DECODER.decode(value.decode())
+        except (ValueError, RecursionError):
+            return None
+        if type(row) is not dict:
+            return None
+        signature = (tuple(row), tuple(map(type, row.values())))
+        checked = self._signatures.get(signature, _UNKNOWN)
+        if checked is _UNKNOWN:
+            checked = self._signatures[signature] = self._checked(row)
+            if len(self._signatures) > _MOST_SIGNATURES:
+                self._signatures.clear()
+        if checked is None:
+            return None
+        for name in checked:
+            number = row[name]
+            if (type(number) is int and (number == 0 or abs(number) >= _EXACT)) or number - number != 0:
+                return None  # `-0` is a negative zero, a larger integer may be inexact, and 1e400 is infinite.
+        return row
+
+    def _checked(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """Returns the fields of a row whose numbers must be looked at one by one; None where a rule must decide."""
+        checked = []
+        for name, value in row.items():
+            kind, types = self._quick.get(name, ("", ()))
+            if value is None and kind:
+                continue
+            if type(value) not in types:
+                return None
+            if kind == "double":
+                checked.append(name)
+        return tuple(checked)
+
+    # ---- by the rules
+
+    def _made(self, records: Sequence[Record], outcomes: Sequence[Mapping[str, Outcome]]) -> Made:
+        rows, sources, dead, idle = list[dict[str, Any]](), list[int](), list[int](), 0
+        changes, change_sources = list[tuple[str, tuple[Any, ...], int]](), list[int]()
+        image_column = self._rules.settings.metadata.get("image")
+        for number, (record, images) in enumerate(zip(records, outcomes, strict=True)):
+            if any(outcome.kinds for outcome in images.values()):
+                dead.append(number)
+                continue
+            if self._rules.key_columns:
+                change = self._change(record, images, len(rows))
+                if change is None:
+                    idle += 1
+                    continue
+                changes.append(change)
+                change_sources.append(number)
+                if change[0] == DELETE:
+                    continue
+            elif not images:
+                idle += 1
+            for image, outcome in images.items():
+                row = dict(outcome.row)
+                if image_column and image:
+                    row[image_column] = image
+                rows.append(row)
+                sources.append(number)
+        table = self._table(rows, [records[number] for number in sources])
+        return Made(table, np.array(sources, np.int64), dead, idle, changes, change_sources)
+
+    def _change(
+        self, record: Record, images: Mapping[str, Outcome], number: int
+    ) -> tuple[str, tuple[Any, ...], int] | None:
+        """Returns the change of a row that a record is; None where it is none."""
+        row = next((outcome.row for outcome in images.values()), {})
+        if row and any(name in row for name in self._rules.key_columns):
+            return UPSERT, tuple(row.get(name) for name in self._rules.key_columns), number
+        key = self._key_of(record)
+        return None if key is None else (DELETE, key, -1)
+
+    def _key_of(self, record: Record) -> tuple[Any, ...] | None:
+        """Returns the key that a delete or a tombstone names."""
+        settings, table = self._rules.settings, self._rules.table
+        if record.key is None:
+            return None
+        outcome = json_records.outcome_of(settings, table, record.key) if self._rules.format.has_json_keys else None
+        if outcome is None:
+            return (record.key.decode(),) if len(self._rules.key_columns) == 1 else None
+        outcome = outcome if outcome.row else connect.outcome_of(settings, table, record.key)
+        return tuple(outcome.row.get(name) for name in self._rules.key_columns)
+
+    def _table(self, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Table:
+        columns = []
+        for column in self._fields:
+            name = self._metadata.get(column.name, "")
+            if name in _KNOWN_METADATA and name != "image":
+                values: Iterator[Any] | list[Any] = list(_metadata_of(name, records))
+                if name == "key" and pa.types.is_string(column.type):
+                    values = [None if key is None else key.decode() for key in values]
+            else:
+                values = [row.get(column.name) for row in rows]
+            columns.append(pa.array(values, column.type))
+        return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
+
+
+def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
+    if name == "timestamp":
+        for record in records:
+            moment = record.timestamp_ms
+            yield None if moment is None else _EPOCH + timedelta(milliseconds=moment)
+        return
+    for record in records:
+        yield getattr(record, name)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is there twice")
+    return members
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+_UNKNOWN: Any = object()
+_MOST_SIGNATURES = 10_000
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)

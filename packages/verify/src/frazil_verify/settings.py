@@ -1,0 +1,109 @@
+"""A table's settings as the independent rules take them, or why those rules do not make its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyiceberg import types as t
+
+from frazil.catalog.port import TableState
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
+from frazil.spec import TableSpec
+from frazil_verify.independent.rules import Format, NotJudged, Rules
+from frazil_verify.model.settings import Column, Settings, table_of
+from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
+
+_FORMATS = ("json", "avro", "json_schema")
+
+
+def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mapping[int, str]) -> Rules:
+    """Returns the rules of a loaded table. schema: its columns in Arrow's types. schemas: texts of the registry by id.
+
+    Raises: NotJudged where the rules do not make its rows.
+    """
+    spec = table.spec
+    reason = why_not(spec)
+    if reason:
+        raise NotJudged(reason)
+    settings = _settings(spec)
+    columns = {field.name: type_of(field.field_type) for field in state.schema.fields}
+    comments = {field.name: field.doc or "" for field in state.schema.fields}
+    changes = target_of(table).changes
+    keys = changes.key_columns if changes is not None else ()
+    if changes is not None and (not keys or any("." in name for name in keys)):
+        raise NotJudged("its key columns are not columns of the table, or not known yet")
+    envelope = "none"
+    if spec.changes.envelope is not None:
+        envelope = "upsert" if changes is not None else "changelog" if spec.changes.changelog else "append"
+    return Rules(
+        settings,
+        table_of(columns, comments, settings),
+        schema,
+        Format(spec.source.value.format, envelope, schemas, spec.source.key.format == "json"),
+        keys,
+        spec.changes.order_by or "",
+    )
+
+
+def why_not(spec: TableSpec) -> str:
+    """Returns why the independent rules do not make the rows of a table; empty where they do."""
+    changes, shape, source = spec.changes, spec.shape, spec.source
+    own_columns = [column.name for column in shape.columns if column.constant is not None or column.header is not None]
+    reasons = {
+        "it belongs to a route": spec.source.share is not None,
+        "a query, `lookup` or a stage makes its rows, which takes Spark's or Frazil's own functions": spec.has_query
+        or any(stage.makes_rows for stage in spec.stage_settings.values()),
+        f"its records are {source.value.format}": source.value.format not in _FORMATS,
+        "its records name their schema in another way than Confluent's": source.value.framing != "confluent",
+        "its envelope has no rules": changes.envelope is not None and changes.envelope.kind != "debezium",
+        "its rows are merged of several records": any(function != "latest" for _, function in changes.merge),
+        "it drops duplicates": changes.dedupe is not None,
+        "deleted rows stay in it (`deletes: soft`)": changes.deletes == "soft",
+        "transactions are atomic": changes.atomic is not None,
+        "`flatten` makes its columns": shape.flatten is not None,
+        "`column_case: camel` names its columns": shape.column_case == "camel",
+        f"constants or headers feed the columns {', '.join(own_columns)}": bool(own_columns),
+        "its tombstones are rows": changes.tombstones == "row",
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _settings(spec: TableSpec) -> Settings:
+    shape = spec.shape
+    columns = {
+        column.name: Column(
+            f"{column.type}[{column.unit}]" if column.unit else str(column.type),
+            column.field or (),
+            column.coerce,
+            column.zone or "",
+        )
+        for column in shape.columns
+    }
+    return Settings(
+        columns=columns,
+        unknown_fields=shape.unknown_fields,
+        schema_evolution=shape.schema_evolution,
+        rescue=shape.rescue,
+        include=shape.include,
+        exclude=shape.exclude,
+        column_case=shape.column_case,
+        metadata={str(name): column for name, column in spec.metadata.items()},
+    )
+
+
+def type_of(kind: t.IcebergType) -> Type:
+    """Returns a column's type in the words of the rules."""
+    match kind:
+        case t.StructType():
+            return StructOf(tuple((member.name, type_of(member.field_type)) for member in kind.fields))
+        case t.ListType():
+            return ListOf(type_of(kind.element_type))
+        case t.MapType():
+            return MapOf(type_of(kind.key_type), type_of(kind.value_type))
+        case t.DecimalType():
+            return Plain("decimal", (kind.precision, kind.scale))
+        case t.FixedType():
+            return Plain("fixed", (len(kind),))
+    return Plain(str(kind))

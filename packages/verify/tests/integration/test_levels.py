@@ -1,0 +1,141 @@
+"""The levels of `frazil verify` on real parts: whole tables differ in nothing, and faults in their files are found."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.pipelines import Ledger, Pipeline, ended
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+EVENTS, PEOPLE = "l.events", "l.people"
+
+
+class Scene:
+    """An append table and an upsert table of two runs, each over two partitions."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        servers = broker.bootstrap_servers
+        self.events, self.people = (Ledger(servers, new_id(), 2).topic for _ in range(2))
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+        metadata = ["partition", "offset"]
+        tables: dict[str, Any] = {
+            EVENTS: {"topic": self.events, "metadata": metadata},
+            PEOPLE: {"topic": self.people, "key": {"format": "json"}, "mode": "upsert", "metadata": metadata},
+        }
+        document = {"pipeline": "l", "kafka": {"bootstrap.servers": servers}, "tables": tables}
+        self.pipeline = Pipeline(folder, document)
+        for first in (0, 60):
+            self.send(first, 60)
+            self.pipeline.run()
+
+    def send(self, first: int, count: int) -> None:
+        """Sends events, two of them damaged, and changes of twenty people, who are sometimes deleted."""
+        for number in range(first, first + count):
+            event = {"id": number, "amount": number + 0.25, "name": f"n{number}", "at": {"day": number % 7}}
+            text = b"{" if number % 40 == 7 else json.dumps(event).encode()
+            self._producer.produce(self.events, text, partition=number % 2)
+            key = number * 7 % 20
+            person = None if number % 19 == 0 else json.dumps({"id": key, "name": f"n{number}"}).encode()
+            self._producer.produce(self.people, person, json.dumps({"id": key}).encode(), partition=key % 2)
+        assert self._producer.flush(30) == 0
+
+    def verify(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """The exit code, and what was found of each table."""
+        done, printed = self.pipeline.command("verify", *words)
+        assert "tables" in printed, done.stderr
+        return done.returncode, printed["tables"]
+
+    def file_of(self, table: str) -> Path:
+        """The largest data file of a table."""
+        folder = self.pipeline.file.parent / "frazil-data" / "warehouse"
+        files = folder.glob(f"**/{table.partition('.')[2]}/data/**/*.parquet")
+        return max(files, key=lambda path: path.stat().st_size)
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """The tables, which tests leave as they are."""
+    return Scene(broker, tmp_path_factory.mktemp("levels"))
+
+
+def test_nothing_differs_in_whole_tables_at_any_level(scene: Scene) -> None:
+    for level in ("--ledger", "--rows", "--independent"):
+        code, tables = scene.verify(level)
+        assert (code, {name: table["counts"] for name, table in tables.items()}) == (0, {EVENTS: {}, PEOPLE: {}}), (
+            tables
+        )
+        assert tables[EVENTS]["seen"].get("records", 120) == 120
+    assert tables[EVENTS]["notes"] == []
+    assert tables[EVENTS]["seen"] == {"records": 120, "rows": 117, "dead_letters": 3}
+
+
+def test_a_part_of_a_table_is_verified_by_offsets(scene: Scene) -> None:
+    code, tables = scene.verify(EVENTS, "--independent", "--from", "0:50")
+    assert (code, tables[EVENTS]["counts"], tables[EVENTS]["seen"]["records"]) == (0, {}, 70)
+    code, tables = scene.verify(EVENTS, "--rows", "--from", "10", "--to", "20")
+    assert (code, tables[EVENTS]["seen"]["offsets"]) == (0, 20)
+
+
+@pytest.fixture
+def damaged(scene: Scene) -> Iterator[dict[tuple[int, int], str]]:
+    """The faults that are planted in a file, by partition and offset."""
+    path = scene.file_of(EVENTS)
+    whole = path.read_bytes()
+    rows = pq.ParquetFile(path).read()
+    lost, changed, doubled = (rows.slice(place, 1) for place in (0, 1, 2))
+    place = rows.schema.get_field_index("amount")
+    other = changed.set_column(place, rows.schema.field(place), pa.array([0.5]))
+    pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
+    kinds = ((lost, "missing"), (changed, "changed"), (doubled, "doubled"))
+    yield {(row["_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
+    path.write_bytes(whole)
+
+
+def found(table: dict[str, Any]) -> dict[tuple[int, int], str]:
+    """The kinds of differences by partition and offset."""
+    return {(finding["partition"], finding["offset"]): finding["kind"] for finding in table["findings"]}
+
+
+def test_faults_in_files_are_found_with_their_offsets(scene: Scene, damaged: dict[tuple[int, int], str]) -> None:
+    code, tables = scene.verify(EVENTS, "--independent")
+    assert (code, found(tables[EVENTS])) == (4, damaged)
+    (finding,) = (finding for finding in tables[EVENTS]["findings"] if finding["kind"] == "changed")
+    assert (finding["columns"], finding["actual"]["amount"], finding["topic"]) == (["amount"], 0.5, scene.events)
+    _, tables = scene.verify(EVENTS, "--rows")
+    assert found(tables[EVENTS]) == {place: kind for place, kind in damaged.items() if kind != "changed"}
+
+
+@pytest.mark.last
+@pytest.mark.usefixtures("damaged")
+def test_a_repair_that_is_killed_and_repeated_mends_the_table_once(scene: Scene, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert scene.verify(EVENTS, "--independent", "--report", str(report))[0] == 4
+    words = ("repair", EVENTS, "--from", str(report))
+    done, plan = scene.pipeline.command(*words)
+    assert (done.returncode, plan["add"], plan["remove"], plan["applied"]) == (4, 2, 2, False), done.stderr
+    for point in ("repair.written", "repair.landed"):
+        environment = {"FRAZIL_FAILPOINTS": f"{point}=kill"}
+        pipeline = scene.pipeline
+        killed = ended(pipeline.directory, pipeline.file, *words, "--apply", environment=environment)
+        assert killed.returncode == -signal.SIGKILL
+    done, again = scene.pipeline.command(*words, "--apply")
+    assert (done.returncode, again["applied"], again["add"]) == (0, True, 0), done.stderr
+    for level in ("--independent", "--rows", "--ledger"):
+        code, tables = scene.verify(EVENTS, level)
+        assert (code, tables[EVENTS]["counts"]) == (0, {}), tables
+    assert any("the repair in snapshot" in note for note in tables[EVENTS]["notes"])
+    scene.send(120, 20)
+    scene.pipeline.run()
+    code, tables = scene.verify(EVENTS, "--independent")
+    assert (code, tables[EVENTS]["seen"]["records"]) == (0, 140), tables

@@ -1,0 +1,39 @@
+"""What is refused before a table is verified, each with a remedy that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.main import main
+from frazil.errors import SpecError
+from frazil.spec import load_spec
+from frazil_verify.levels import _time_of
+from frazil_verify.verify import verify_tables
+
+FILE = "pipeline: p\nkafka: {bootstrap.servers: 'localhost:1'}\ntables: {a.b: {topic: t}}\n"
+
+
+def test_two_levels_at_once_are_refused_and_one_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text(FILE)
+    assert main(["verify", "-f", str(file), "--ledger", "--rows"]) == 2
+    assert "choose one level, or run the command twice" in capsys.readouterr().err
+    assert main(["verify", "-f", str(file), "--ledger", "--help"]) == 0
+
+
+def test_a_copy_has_no_bounds_and_other_levels_have(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text(FILE)
+    with pytest.raises(SpecError, match="a copy is made of the whole topic") as refused:
+        verify_tables(load_spec(file, {}), None, "copy", "10", "", lambda _: None)
+    assert refused.value.remedy == "add --independent or --rows, or leave the bounds out"
+
+
+def test_a_bound_is_a_time_in_a_form_that_the_remedy_names() -> None:
+    with pytest.raises(SpecError, match="`yesterday` is neither an offset nor a time") as refused:
+        _time_of("yesterday")
+    text = refused.value.remedy.rpartition(" ")[2]
+    assert _time_of(text) == 1_769_817_600_000
+    assert _time_of("") is None

@@ -1,0 +1,84 @@
+"""The independent judge finds every planted fault with its offset, and none in a table that is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from packages.verify.tests.unit.planted import FAULTS, Filled
+from tests.simulation.judge.loop import Sent
+
+PLACES = ["partition", "offset"]
+COLUMNS = {"id": "long", "n": "long", "x": "double", "name": "string", "ok": "boolean", "at": "timestamptz"}
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "append": {"metadata": PLACES, "columns": COLUMNS},
+    "inferred": {"metadata": PLACES, "infer": {"timestamps": True}},
+    "several partitions": {"metadata": ["topic", *PLACES], "columns": COLUMNS},
+    "without places": {"columns": COLUMNS},
+    "upsert": {
+        "metadata": PLACES, "columns": COLUMNS, "mode": "upsert", "key_columns": ["id"], "format_version": 2,
+    },
+    "debezium": {
+        "metadata": PLACES, "columns": COLUMNS, "envelope": "debezium", "mode": "upsert", "key_columns": ["id"],
+        "format_version": 2,
+    },
+}  # fmt: skip
+
+
+def value(number: int) -> dict[str, Any]:
+    """A record's value."""
+    return {
+        "id": number,
+        "n": number * 10 + 7,
+        "x": number + 0.5,
+        "name": f"name {number}",
+        "ok": number % 2 == 0,
+        "at": f"2026-01-01T{number % 20:02}:30:00Z",
+    }
+
+
+def sent(kind: str, count: int = 40) -> Sequence[Sent]:
+    """The records of a kind of table: of those with keys some are replaced, and one deleted."""
+    partitions = 3 if kind == "several partitions" else 1
+    values = [value(number) for number in range(count)]
+    if kind in ("upsert", "debezium"):
+        values += [{**value(number), "name": f"newer {number}"} for number in range(0, count, 5)]
+    made = []
+    for number, row in enumerate(values):
+        key = json.dumps({"id": row["id"]}).encode()
+        text = {"before": None, "after": row, "op": "c", "source": {}} if kind == "debezium" else row
+        made.append(Sent(number % partitions, json.dumps(text).encode(), key))
+    return made
+
+
+@pytest.fixture(scope="module", params=list(TABLES))
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Filled]:
+    """A table of each kind."""
+    kind: str = request.param
+    folder = tmp_path_factory.mktemp("filled")
+    partitions = 3 if kind == "several partitions" else 1
+    return kind, Filled.of(folder, TABLES[kind], sent(kind), partitions)
+
+
+def test_a_whole_table_has_no_finding(filled: tuple[str, Filled]) -> None:
+    judgement = filled[1].judge()
+    assert judgement.findings.counts == {}
+    assert judgement.rows == 40
+
+
+def test_every_planted_fault_is_found_with_its_offset(filled: tuple[str, Filled]) -> None:
+    kind, table = filled
+    unfound = []
+    for name, plant in FAULTS.items():
+        rows = [dict(row) for row in table.rows()]
+        offset = plant(rows)
+        findings = table.judge(rows).findings
+        places = {finding.offset for finding in findings.first}
+        if not findings.counts or (offset is not None and offset not in places):
+            unfound.append((kind, name, offset, [finding.text for finding in findings.first]))
+        if offset is None and name not in ("doubled row", "doubled file", "invented row"):
+            assert places - {None}, (kind, name)
+    assert unfound == []
