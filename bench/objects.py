@@ -101,7 +101,7 @@ def target(store: Store, folder: Path, name: str) -> TableTarget:
 
 
 def _with(table: TableTarget, **fields: object) -> TableTarget:
-    return TableTarget(**{**{name: getattr(table, name) for name in table.__dataclass_fields__}, **fields})  # type: ignore[arg-type]
+    return TableTarget(**{**{name: getattr(table, name) for name in table.__dataclass_fields__}, **fields})
 
 
 def rows_in_packs(store: Store, folder: Path, name: str, count: int) -> pa.Table:

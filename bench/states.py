@@ -33,12 +33,23 @@ _UPSERT: Mapping[str, object] = {"columns": _COLUMNS, "mode": "upsert"}
 CASES: Mapping[str, Mapping[str, object]] = {
     "append": {"columns": _COLUMNS},
     "groups": {**_UPSERT, "key_columns": ["g"], "merge": _MERGE},
+    "query": {
+        "columns": _COLUMNS,
+        "select": "select g, count(*) as records, sum(n) as n, max(at) as at from records group by g",
+    },
+    "windows": {
+        "columns": _COLUMNS,
+        "select": "select g, window.start as begin, count(*) as records, sum(n) as n from records"
+        " group by g, window(timestamp_millis(at), '1 hour')",
+        "late": "1h",
+    },
     "many_groups": {**_UPSERT, "key_columns": ["h"], "merge": _MERGE},
     "upsert": {**_UPSERT, "key_columns": ["h"]},
     "dedupe": {"columns": _COLUMNS, "dedupe": {"by": ["e"]}, "format_version": 3},
     "history": {"columns": _COLUMNS, "mode": "history", "key_columns": ["k"], "track": ["s"]},
 }
-"""By case the settings of its table. `groups`: 10,000; `many_groups`: as many as are asked for, of which 100,000 change in
+"""By case the settings of its table. `groups`: 10,000; `query`: the same by GROUP BY; `windows`: the
+same in each hour of 3,600,000 records; `many_groups`: as many as are asked for, of which 100,000 change in
 each million records; `upsert`: the latest record of each of these; `dedupe`: one record in a hundred is there twice;
 `history`: 100,000 rows, of which each fifth record makes a version.
 """

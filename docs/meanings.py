@@ -113,16 +113,16 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "event-times": (
         "JSON: topic → partition → microseconds",
-        "In a table with [`late`](../guides/aggregate.md#late-records), the greatest time of the records of each partition,"
-        " which decides which of its next records are late. Absent before the first record.",
+        "The greatest time of the records of each partition, which decides which of its next records are late, in a table"
+        " with [`late`](../guides/aggregate.md#late-records). Absent before the first record.",
     ),
     "event-time": (
         "microseconds",
-        "In a table with `late`, the time that all partitions with records have reached. It never goes back.",
+        "The time that all partitions with records have reached, in a table with `late`. It never goes back.",
     ),
     "windows-complete-to": (
         "microseconds",
-        "In a table with `late`, windows that end up to this time do not change any more: `event-time` less `late`.",
+        "Windows that end up to this time do not change any more, in a table with `late`: `event-time` less `late`.",
     ),
 }
 

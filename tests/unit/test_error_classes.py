@@ -17,6 +17,7 @@ from frazil.types import BadRecord
 
 TABLE = SOURCE / "error_classes.py"
 OTHER_MEANINGS = {
+    "late": "a key of the pipeline file, and the name of drops",
     "tombstone": "a kind of ignored record, which the type checker tells apart from a class",
     "unavailable_value": "a key of the pipeline file",
 }

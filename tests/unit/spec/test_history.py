@@ -36,8 +36,12 @@ def test_a_history_is_an_upsert_table_with_three_more_columns(load: Load) -> Non
         (f"{_HISTORY}, envelope: debezium, atomic: transaction", "`atomic` shows", "remove one of them"),
         (f"{_HISTORY}, track: [ID]", "`track` has `ID`, which identifies a version", "take it out of `track`"),
         (f"{_HISTORY}, track: [valid_to]", "`track` has `valid_to`", "take it out of `track`"),
-        (f"{_HISTORY}, columns: {{at: long}}, order_by: at", "`order_by: at` is no time", "name a column with a time"),
-        (f"{_HISTORY}, metadata: [offset], order_by: _offset", "`order_by: _offset` is no time", "name a column"),
+        (
+            f"{_HISTORY}, columns: {{at: long}}, order_by: at",
+            "`order_by: at` is not a time",
+            "name a column with a time",
+        ),
+        (f"{_HISTORY}, metadata: [offset], order_by: _offset", "`order_by: _offset` is not a time", "name a column"),
         (
             f"{_HISTORY}, envelope: debezium, order_by: at",
             "a delete has no value for `order_by: at`",

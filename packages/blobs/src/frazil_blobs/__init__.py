@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from frazil_blobs.dataset import BlobDataset as BlobDataset
     from frazil_blobs.export import export_webdataset as export_webdataset
+    from frazil_blobs.gallery import write_gallery as write_gallery
     from frazil_blobs.reading import read as read
     from frazil_blobs.vectors import build_index as build_index
     from frazil_blobs.vectors import search as search
@@ -19,8 +20,9 @@ _HOMES = {
     "export_webdataset": "export",
     "read": "reading",
     "search": "vectors",
+    "write_gallery": "gallery",
 }
-__all__ = ["BlobDataset", "build_index", "export_webdataset", "read", "search"]
+__all__ = ["BlobDataset", "build_index", "export_webdataset", "read", "search", "write_gallery"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 
 import pytest
 
-from frazil_blobs import BlobDataset, export_webdataset, search
+from frazil_blobs import BlobDataset, export_webdataset, search, write_gallery
 from packages.blobs.tests.acceptance.scene_tables import SceneTable, rows_of
 from packages.blobs.tests.acceptance.scenes import Scene
 from tests.acceptance.operator import Operator
@@ -39,6 +41,12 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
     nearest = search(table.opened(), LEFT[3].vector, 1, as_of=yesterday.snapshot_id)
     assert nearest.column("version").to_pylist() == [1]
     assert search(table.opened(), LEFT[3].vector, 1).column("id").to_pylist() == [3]
+
+    page, both = tmp_path / "page.html", (yesterday.snapshot_id, None)
+    write_gallery(table.opened(), LEFT[3].vector, page, k=1, snapshots=both)
+    older = search(table.opened(), LEFT[3].vector, 1, as_of=yesterday.snapshot_id).column("id")[0].as_py()
+    shown = re.findall(r"data:image/png;base64,([^\"]+)", page.read_text())
+    assert [base64.b64decode(picture) for picture in shown] == [FIRST[older].picture, LEFT[3].picture]
 
     dataset = BlobDataset(table.opened(), seed=7)
     assert len(dataset) == len(LEFT)

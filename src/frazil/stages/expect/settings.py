@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from frazil.spec.models import TableSpec
 
 OTHER_DROPS = (
-    "where", "filter", "explode", "lookup", "duplicate", "tombstone", "heartbeat", "transaction", "schema_change", "message",
-    "delete", "truncate", "update_without_document", "notification",
+    "where", "filter", "explode", "lookup", "duplicate", "late", "tombstone", "heartbeat", "transaction", "schema_change",
+    "message", "delete", "truncate", "update_without_document", "notification",
 )  # fmt: skip
 """What records are counted as that other things drop: no expectation has such a name."""
 _EXPECTATION_KINDS = {"that": "that", "min_rows": "min_rows", "max_age": "max_age_s"}

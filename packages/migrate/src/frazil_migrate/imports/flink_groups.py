@@ -36,9 +36,10 @@ def rewritten(words: list[str]) -> Selected | None:
         return _deduplicated(words, upper)
     if "GROUP" not in upper:
         return Selected(words)
-    words, window = _without_function(words)
-    if words is None:
+    of_table, window = _without_function(words)
+    if of_table is None:
         return None
+    words = of_table
     groups = next(place for place in outer(words) if words[place].upper() == "GROUP")
     if any(word.upper() in ("HAVING", "ROLLUP", "CUBE", "SETS") for word in words[groups:]):
         return None
