@@ -23,7 +23,7 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
 from frazil.spec.settings import CommitSpec
 from frazil.spec.syntax.forms import Address
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLES = 1000
 _SCRAPES = 20

@@ -28,7 +28,7 @@ from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
 from frazil.spec import json_schema
 from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
-from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
+from frazil.types import Balance, DataFile, DerivedTable, LastDelete, PendingDeadLetters, Progress, Watermark
 from frazil_migrate.imports import TOOLS
 from frazil_migrate.imports.draft import Tool
 
@@ -49,7 +49,7 @@ _SAMPLE = Progress(
     lookups={"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
     bad_skipped=12,
     ignored_records={"heartbeat": 40, "transaction": 7},
-    routed=(RoutedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),),
+    derived=(DerivedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),),
     rest_records={"limit": 3},
     balance=Balance(
         120,

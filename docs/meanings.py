@@ -24,8 +24,8 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "epoch": (
         "integer",
-        "The number of the run that committed: one more than the greatest epoch in the tables at its start. Of two runs"
-        " the one with the greater epoch continues.",
+        "The number of the run that committed: one more than the greatest epoch in the tables at its start. If two runs"
+        " conflict, the one with the greater epoch continues.",
     ),
     "run-id": ("UUID", "The process that committed; decides between two runs of the same epoch."),
     "schemas": (
@@ -76,27 +76,27 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "source-positions": (
         "JSON: topic → partition → text",
-        "Of a table with `atomic`: the position in the source's log of the newest change that each partition has seen."
+        "In a table with `atomic`, the position in the source's log of the newest change that each partition has seen."
         " Changes up to this position are repetitions. The texts sort in the source's commit order.",
     ),
     "last-truncate": (
         "text",
-        "Of an upsert table with `order_by: _source_order`: the position of the newest TRUNCATE. Changes from before"
+        "In an upsert table with `order_by: _source_order`, the position of the newest TRUNCATE. Changes from before"
         " it are ignored, whenever they arrive. Absent when there was none.",
     ),
     "last-deletes": (
         "JSON: topic → partition → [offset, key]",
-        "Of an upsert table that reads tombstones: partitions whose last record is a delete, with a hash of its key. A"
+        "In an upsert table that reads tombstones, partitions whose last record is a delete, with a hash of its key. A"
         " tombstone of the same key that follows the delete changes nothing. Absent when there are none.",
     ),
     "routed-tables": (
         "JSON: list of from, tables",
-        "Of the table of the rest of a [route](../guides/route.md): the tables that the route has made, each with the"
+        "In the table of the rest of a [route](../guides/route.md), the tables that the route has made, each with the"
         " values of its records, and the offsets from which on it takes them. Absent when there are none.",
     ),
     "rest-records": (
         "JSON: reason → number",
-        "Of the table of the rest of a route: records since the table was created that no other table took. Absent when"
+        "In the table of the rest of a route, records since the table was created that no other table took. Absent when"
         " there were none.",
     ),
     "balance": (
@@ -108,8 +108,21 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "expectations": (
         "JSON: name → number",
-        "Of a table with [`expect`](../guides/expect.md): by expectation, the records since the table was created that"
+        "In a table with [`expect`](../guides/expect.md), by expectation, the records since the table was created that"
         " did not meet it; with `min_rows` the commits. Absent without expectations.",
+    ),
+    "event-times": (
+        "JSON: topic → partition → microseconds",
+        "In a table with [`late`](../guides/aggregate.md#late-records), the greatest time of the records of each partition,"
+        " which decides which of its next records are late. Absent before the first record.",
+    ),
+    "event-time": (
+        "microseconds",
+        "In a table with `late`, the time that all partitions with records have reached. It never goes back.",
+    ),
+    "windows-complete-to": (
+        "microseconds",
+        "In a table with `late`, windows that end up to this time do not change any more: `event-time` less `late`.",
     ),
 }
 
@@ -131,7 +144,7 @@ REPLAY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "rewrite-id": (
         "UUID",
-        "In a dead-letter table: the replay or the drop that made this snapshot. Of two that read the same snapshot"
+        "In a dead-letter table: the replay or the drop that made this snapshot. If two read the same snapshot,"
         " one is refused. An empty snapshot with this key keeps a replay that died from committing later.",
     ),
 }
@@ -253,7 +266,7 @@ LOG_EVENTS: dict[str, str] = {
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
     "topics_not_ordered": "Several topics feed an upsert table, and nothing orders their changes: a row that moves from"
-    " one topic to another may be lost. See [partitioned tables](../guides/cdc.md#partitioned-tables-and-shards).",
+    " one topic to another may be lost. See [partitioned tables](../guides/cdc-keys.md#partitioned-tables-and-shards).",
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",
@@ -277,8 +290,8 @@ LOG_EVENTS: dict[str, str] = {
     " once per client.",
     "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
     " is read again at once, by a job of its own.",
-    "spark_application_lost": "On a cluster: the master was restarted, is away, or has ended the application, which can get"
-    " no executors any more. Its batches are planned again; the next one starts another application. See"
+    "spark_application_lost": "On a cluster: the master was restarted, is unavailable, or has ended the application, which"
+    " can get no executors any more. Its batches are planned again; the next one starts another application. See"
     " [cluster](../deploy/cluster.md#restarts-and-outages).",
     "spark_executors_available_again": "On a cluster: the application has executors again.",
     "spark_executors_missing": "On a cluster: the application has no executors, and why: batches wait with back-off until"
@@ -349,6 +362,9 @@ FAILPOINTS: dict[str, str] = {
     "job.before": "a batch is planned, its Spark job is not started",
     "stage.write": "the first of two stages of a task is about to write decoded records to a temporary file",
     "task.batch": "a task has received a batch of records",
+    "blobs.pack.write": "a task is about to write an object to a pack",
+    "blobs.pack.finished": "a pack is complete, and no commit refers to it",
+    "blobs.sweep.found": "packs that no snapshot refers to are found, none is removed",
     "task.write": "a task is about to write rows to its file",
     "task.close": "a task's file is written and not yet closed",
     "job.after": "all tasks have reported, nothing is committed",

@@ -168,7 +168,7 @@ REPLAY = Document(
         "from_snapshot": ("number", "The snapshot whose later changes were written; null for rows."),
         "to_snapshot": ("number", "The snapshot of the rows, or of the last changes."),
         "records": ("number", "The records that the replay has written in all."),
-        "written_now": ("number", "Those that this command has written."),
+        "written_now": ("number", "The number of records that this command has written."),
         "consumer_group": ("text", "The consumer group that has the progress; deleted, the replay begins again."),
     },
 )
@@ -220,7 +220,7 @@ TRIED_RECORD = Document(
         "partition": ("number", "Its partition."),
         "offset": ("number", "Its offset."),
         "timestamp": ("text", "Its timestamp in ISO 8601; null without one."),
-        "table": ("text", "The table that it goes to, which a route may decide."),
+        "table": ("text", "The table that the record belongs to, which a route may decide."),
         "outcome": ("text", "`written`, `dropped` or `failed`."),
         "input": (
             "list",
@@ -233,7 +233,7 @@ TRIED_RECORD = Document(
             " delete its key, without values that stay as they are in the table.",
         ),
         "dropped": ("list of texts", "What drops or ignores the record, such as `where`."),
-        "error": ("object", "Of a bad record `error_class`, `path` and `message`; null otherwise."),
+        "error": ("object", "The `error_class`, `path` and `message` of a bad record; null otherwise."),
         "value": (
             "object",
             "The record's value as `text` or `base64`, where it cannot be read and the table protects no field; null"

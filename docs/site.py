@@ -214,8 +214,9 @@ def write_versions(site: Path) -> None:
 def settings(stage: Path, folder: Path, repository: str) -> Mapping[str, object]:
     """Returns the generator's settings."""
     found: dict[str, object] = yaml.safe_load(_SETTINGS.read_text(encoding="utf-8"))
-    project: list[object] = sorted(path.relative_to(stage).as_posix() for path in (stage / _PROJECT).rglob("*.md"))
-    found |= {"docs_dir": str(stage), "site_dir": str(folder), "nav": [*menu(), {"Project": project}]}
+    project = sorted(path.relative_to(stage).as_posix() for path in (stage / _PROJECT).rglob("*.md"))
+    nav: list[object] = [*menu(), {"Project": project}]
+    found |= {"docs_dir": str(stage), "site_dir": str(folder), "nav": nav}
     if repository:
         found |= {"repo_url": repository, "edit_uri": "edit/main/docs/"}
     return found

@@ -284,7 +284,11 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "atomic": (
         "tables.&lt;name&gt;.atomic",
-        "The long form of `transaction` ([how](../guides/cdc.md#whole-transactions)).",
+        "The long form of `transaction` ([how](../guides/transactions.md#whole-transactions)).",
+    ),
+    "late": (
+        "tables.&lt;name&gt;.late",
+        "Records that are late for the windows of a query ([how](../guides/aggregate.md#late-records)).",
     ),
     "dedupe": ("tables.&lt;name&gt;.dedupe", "Duplicates that an append table drops ([how](../guides/dedupe.md))."),
     "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../guides/declare-columns.md#times)."),

@@ -166,6 +166,23 @@ class ErrorClass(StrEnum):
             remedy='add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
         ),
     )
+    NO_EVENT_TIME = (
+        "no_event_time",
+        Entry(
+            "the record has no value for the time that the windows of the table's query are made of",
+            page="guides/aggregate",
+            remedy="leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
+            " `window(coalesce(TIME, _timestamp), '1 minute')`",
+        ),
+    )
+    LATE = (
+        "late",
+        Entry(
+            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay counts it all the same",
+            page="guides/aggregate#late-records",
+            remedy="write a longer time under `late`, or `else: drop`",
+        ),
+    )
     NO_KEY = (
         "no_key",
         Entry(
@@ -190,7 +207,7 @@ class ErrorClass(StrEnum):
         Entry(
             "incomplete primary-key update: the insert part lacks values, and the old row is neither in the table nor in"
             " the batch, nor has it arrived within a minute",
-            page="guides/cdc#keys-and-large-values",
+            page="guides/cdc-keys#keys-and-large-values",
             quotes_values=False,
         ),
     )
@@ -202,7 +219,7 @@ class ErrorClass(StrEnum):
         "superseded",
         Entry(
             "a replay found a newer change, in the table or after the record in its partition",
-            page="guides/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters-upsert#where-records-replace-rows",
             quotes_values=False,
         ),
     )
@@ -212,7 +229,7 @@ class ErrorClass(StrEnum):
             "a replay could not determine whether a newer change exists: the row lacks its coordinates, and the topic no"
             " longer contains the record; or the record is a truncate, changes several rows, or is a part of a primary-key"
             " update. Produce the record to the topic again, unless it is a truncate, or reset the table",
-            page="guides/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters-upsert#where-records-replace-rows",
             quotes_values=False,
         ),
     )
@@ -220,7 +237,7 @@ class ErrorClass(StrEnum):
         "newer_dead_letter",
         Entry(
             "a newer dead letter changes the same row, and was not part of the replay, or is a truncate",
-            page="guides/dead-letters#where-records-replace-rows",
+            page="guides/dead-letters-upsert#where-records-replace-rows",
             quotes_values=False,
         ),
     )

@@ -188,8 +188,8 @@ class ChangeReport:
 
 
 @dataclass(frozen=True)
-class RouteReport:
-    """The records that other tables of a route take, and those that no other table takes."""
+class ShareReport:
+    """What becomes of records that several tables divide among them: those of other tables, and those of no other table."""
 
     #: Values of records that are to get a table first, of the table of the rest.
     new_values: tuple[tuple[str, ...], ...] = ()
@@ -255,8 +255,8 @@ class TaskReport:
     bad_records: BadRecords = field(default_factory=BadRecords)
     #: The changes of an upsert table.
     changes: ChangeReport = field(default_factory=ChangeReport)
-    #: The records of other tables, of a table of a route.
-    routed: RouteReport = field(default_factory=RouteReport)
+    #: The records of other tables, of a table with a share.
+    share: ShareReport = field(default_factory=ShareReport)
     #: What the table's stages have found.
     findings: FindingReport = field(default_factory=FindingReport)
     #: The times of the tasks.
@@ -264,8 +264,8 @@ class TaskReport:
 
     @property
     def read_count(self) -> int:
-        """The number of records that were read, for this table and for others of its route."""
-        return self.counts.record_count + self.routed.others
+        """The number of records that were read, for this table and for others with which it shares them."""
+        return self.counts.record_count + self.share.others
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
@@ -278,21 +278,36 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         SchemaRequests.merge([report.schema for report in mine]),
         BadRecords.merge([report.bad_records for report in mine], limit),
         ChangeReport.merge([report.changes for report in mine]),
-        RouteReport.merge([report.routed for report in mine]),
+        ShareReport.merge([report.share for report in mine]),
         FindingReport.merge([report.findings for report in mine]),
         tuple(time for report in mine for time in report.times),
     )
 
 
+_SERIALIZED = ("keys", "buffered")
+"""The members of `Touched` that are serialized tables: megabytes of text without a line break."""
+
+
 def dump_report(report: TaskReport) -> str:
-    """Returns a report as JSON."""
-    return json.dumps(asdict(report), default=sorted)
+    """Returns a report as a line of JSON, followed by a line for each serialized table, which need not be escaped."""
+    document = asdict(report)
+    lines = [""]
+    for touched in document["changes"]["touched"]:
+        for name in _SERIALIZED:
+            lines.append(touched[name])
+            touched[name] = ""
+    lines[0] = json.dumps(document, default=sorted)
+    return "\n".join(lines)
 
 
 def load_report(text: str) -> TaskReport:
     """Returns the report that `dump_report` wrote."""
+    document, *lines = text.split("\n")
     # Not `validate_json`: names of fields may have surrogates that are not Unicode.
-    return _reader().validate_python(json.loads(text))
+    report = json.loads(document)
+    for number, touched in enumerate(report["changes"]["touched"]):
+        touched.update(zip(_SERIALIZED, lines[number * len(_SERIALIZED) :], strict=False))
+    return _reader().validate_python(report)
 
 
 @cache

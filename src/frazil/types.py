@@ -30,6 +30,9 @@ RESCUED_COLUMN = "_rescued"
 EXTRA_COLUMNS = frozenset((RESCUED_COLUMN,))
 """Columns of text for what other columns cannot have: no query makes them, and no setting declares them."""
 
+EVENT_TIME = "\x01event time"
+"""The column of rows with the time that their windows are made of; no table has it."""
+
 RESERVED_COLUMNS = frozenset(
     (
         "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
@@ -136,8 +139,8 @@ class PendingDeadLetters:
 
 
 @dataclass(frozen=True)
-class RoutedTable:
-    """A table that a route made, of the records with some values."""
+class DerivedTable:
+    """A table that was made because records have some values, which it takes."""
 
     #: `namespace.table`.
     name: str
@@ -206,13 +209,13 @@ class Progress:
     #: The newest commit position of the source that each partition has reached, of a table whose transactions are
     #: atomic.
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    #: The source position of the table's newest truncate, of a table in source order: older changes no longer count.
+    #: The source position at which the table was last emptied, of a table in source order: older changes no longer count.
     emptied: str = ""
     #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
     last_deletes: tuple[LastDelete, ...] = ()
-    #: The tables that take their records from this one, of the table for the rest of a route.
-    routed: tuple[RoutedTable, ...] = ()
-    #: The number of records since the table was created that no other table of the route took, by reason.
+    #: The tables that were derived from values of its records, of a table of the rest.
+    derived: tuple[DerivedTable, ...] = ()
+    #: The number of records since the table was created that no other table took, by reason, of a table of the rest.
     rest_records: Mapping[str, int] = field(default_factory=dict)
     #: What became of the records of this commit; None where it read none.
     balance: Balance | None = None
@@ -226,6 +229,11 @@ class Progress:
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.
     committed_at_ms: int | None = None
+    #: The greatest time of records that windows are made of, in microseconds as `partitions`, and the time that each
+    #: partition with records to read has reached, of a table with `late`.
+    event_times: Watermark = field(default_factory=Watermark)
+    #: The time up to which windows do not change any more, in microseconds since 1970; None while it is unknown.
+    windows_complete_to_us: int | None = None
 
     @property
     def writer(self) -> tuple[int, str]:
@@ -246,8 +254,8 @@ class Batch:
     #: Whether the batch shares no read with other tables of its topics, as it must end at a fixed offset or be read by
     #: one task.
     is_apart: bool = False
-    #: The table of the rest, of a table of a route; empty for other tables.
-    route: str = ""
+    #: The table of the rest, of tables that divide their records among them; empty for other tables.
+    rest: str = ""
     #: Whether the table has no commit yet, or none of this process since it has the table: every commit of it would be late.
     is_new: bool = False
 

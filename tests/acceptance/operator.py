@@ -130,6 +130,11 @@ class Table:
         now_ms = self._jvm.java.lang.System.currentTimeMillis()
         self._java.expireSnapshots().expireOlderThan(now_ms + 1).retainLast(1).commit()
 
+    def remove_property(self, name: str) -> None:
+        """Forgets one of the table's properties."""
+        self._java.refresh()
+        self._java.updateProperties().remove(name).commit()
+
     def compact_two(self) -> bool:
         """A foreign compaction: two data files of one partition and schema become one. False where there are no two, or
         where somebody else was quicker.

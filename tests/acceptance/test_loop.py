@@ -154,7 +154,7 @@ def test_only_committed_transactions_are_read(loop: Loop) -> None:
     feed.begin()
     feed.send(topic, events(40, 2000))
     feed.abort()
-    # The markers at the end are no records, but they are read past: a lag that stays would look like a stall.
+    # The markers at the end are not records, but they are read past: a lag that stays would look like a stall.
     loop.run().wait_while_running(lambda: loop.pipeline.state(table).get("lag_records") == 0, "nothing is left to read")
     assert loop.pipeline.check(table).row_count == 160
 

@@ -4,6 +4,7 @@ records, a second process. What Python computes of all records is what Spark, Py
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 from collections import defaultdict
@@ -15,6 +16,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
 from tests.acceptance.verifier import read_newest
+from tests.unit.upsert.history.versions import Model
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -135,13 +137,111 @@ class Events:
         assert [{name: row[name] for name in ("id", "v")} for row in rows] == self.kept
 
 
+class Versions:
+    """A topic of customers whose records are late now and then, with every version of them."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.models, self.count = pipeline, dict[int, Model](), 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "versions",
+            2,
+            mode="history",
+            key_columns=["k"],
+            key={"format": "json"},
+            select="select k, upper(name) as name, n, timestamp_millis(at) as at from records",
+            order_by="at",
+            track=["name"],
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count, self.count + 1
+            key = number * 7 % 13
+            at_ms = _BEGIN + (number - number * 5 % 11) * 1000
+            row = {"k": key, "name": f"name{number * 3 % 4}", "n": number, "at": at_ms}
+            model = self.models.setdefault(key, Model(True, lambda row: row["name"]))
+            model.apply(at_ms, row, is_placed=True)
+            self.pipeline.feed.send(self.topic, [row], key % 2, json.dumps({"k": key}).encode(), at_ms=_BEGIN)
+            if number % 17 == 0:
+                model.apply(_BEGIN + number * 1000, None, is_placed=False)
+                at_ms = _BEGIN + number * 1000
+                self.pipeline.feed.send(self.topic, [None], key % 2, json.dumps({"k": key}).encode(), at_ms=at_ms)
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        wanted = [
+            (key, version.start, version.end, version.row["name"].upper(), version.row["n"])
+            for key, model in sorted(self.models.items())
+            for version in model.versions
+        ]
+        rows = _rows_of(self.pipeline, self.table, "k")
+        shown = [(row["k"], *map(_millis, (row["valid_from"], row["valid_to"])), row["name"], row["n"]) for row in rows]
+        assert sorted(shown, key=lambda version: version[:2]) == wanted
+        assert all(row["is_current"] == (row["valid_to"] is None) for row in rows)
+
+
+class Minutes:
+    """A topic of payments, grouped by user and overlapping windows; every ninth is late, and every seventh is sent twice."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.kept, self.count, self.late = pipeline, list[tuple[str, int, int]](), 0, 0
+        self.table, self.topic = pipeline.add_fed_table(
+            "minutes",
+            2,
+            select="select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean"
+            " from records group by user, window(ts, '2 minutes', '1 minute')",
+            late="10m",
+        )
+
+    def feed(self, count: int) -> None:
+        for _ in range(count):
+            number, self.count = self.count, self.count + 1
+            is_late = number % 9 == 8 and number > 100
+            at_s = _BEGIN // 1000 + 20 * number - (1200 if is_late else number % 5 * 30)
+            row = {
+                "user": f"u{number % 3}",
+                "ts": datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat(),
+                "amount": number % 11,
+            }
+            for _ in range(2 if number % 7 == 0 else 1):
+                self.pipeline.feed.send(self.topic, [row], number % 2, at_ms=1000 * (at_s + 2000))
+                self.late += is_late
+                if not is_late:
+                    self.kept.append((str(row["user"]), at_s, number % 11))
+        self.pipeline.feed.flush()
+
+    def check(self) -> None:
+        groups: dict[tuple[datetime.datetime, str], list[int]] = defaultdict(list)
+        for user, at_s, amount in self.kept:
+            for start_s in (at_s // 60 * 60, at_s // 60 * 60 - 60):
+                groups[datetime.datetime.fromtimestamp(start_s, datetime.UTC), user].append(amount)
+        wanted = [
+            {
+                "user": user,
+                "begin": begin,
+                "n": len(amounts),
+                "total": sum(amounts),
+                "mean": sum(amounts) / len(amounts),
+            }
+            for (begin, user), amounts in sorted(groups.items())
+        ]
+        rows = sorted(_rows_of(self.pipeline, self.table, "begin"), key=lambda row: (row["begin"], row["user"]))
+        names = ("user", "begin", "n", "total", "mean")
+        assert [{name: row[name] for name in names} for row in rows] == wanted
+        assert self.pipeline.summary(self.table, "ignored-records").get("late", 0) == self.late
+
+
+def _millis(moment: datetime.datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
 def _rows_of(pipeline: Pipeline, table: str, order: str) -> list[dict[str, Any]]:
     metadata = pipeline.metadata(table)
     assert metadata is not None
     return sorted(read_newest(metadata), key=lambda row: row[order])
 
 
-def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events) -> None:
+def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events | Versions | Minutes) -> None:
     """Kills the driver while a batch of this table is at the step."""
     with points[step, "hold"].armed():
         table.feed(50)
@@ -152,9 +252,15 @@ def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events
 
 
 def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
-    tables: tuple[Totals | Groups | Events, ...] = (Totals(pipeline), Groups(pipeline), Events(pipeline))
+    tables: tuple[Totals | Groups | Events | Versions | Minutes, ...] = (
+        Totals(pipeline),
+        Groups(pipeline),
+        Events(pipeline),
+        Versions(pipeline),
+        Minutes(pipeline),
+    )
     points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
-    for step, struck in zip((*_STEPS, _STEPS[0]), tables, strict=True):
+    for step, struck in zip((*_STEPS, *_STEPS, _STEPS[0]), tables, strict=True):
         for table in tables:
             table.feed(120)
         run = pipeline.run(failpoints=points.declaration)
@@ -181,3 +287,4 @@ def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_proc
         pipeline.check_readers(table.table)
     dropped = pipeline.summary(tables[2].table, "balance")
     assert dropped["dropped"]["duplicate"] > 0
+    assert pipeline.command("verify", tables[3].table)["tables"][tables[3].table]["equal"]

@@ -384,15 +384,22 @@ def open_duckdb(metadata: Metadata | None = None) -> duckdb.DuckDBPyConnection:
 def _duckdb(secret: str) -> duckdb.DuckDBPyConnection:
     """One database, which remembers nothing of what it has read."""
     connection = duckdb.connect(config={"threads": 2, "enable_external_file_cache": False})
-    for name in ("avro", "httpfs", "iceberg"):
-        found = importlib.util.find_spec(f"duckdb_extension_{name}")
-        assert found is not None
-        assert found.origin is not None
-        [extension] = Path(found.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
-        connection.execute(f"load '{extension}'")
+    connection.execute(load_iceberg())
     if secret:
         connection.execute(secret)
     return connection
+
+
+def load_iceberg() -> str:
+    """DuckDB's words for loading what reads Iceberg tables, from the packages that have it in place of a network."""
+    statements = []
+    for name in ("avro", "httpfs", "iceberg"):
+        package = importlib.util.find_spec(f"duckdb_extension_{name}")
+        assert package is not None
+        assert package.origin is not None
+        [extension] = Path(package.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
+        statements.append(f"load '{extension}';")
+    return " ".join(statements)
 
 
 def _secret(properties: Mapping[str, str]) -> str:

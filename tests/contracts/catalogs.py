@@ -14,13 +14,13 @@ import pytest
 from frazil import failpoints
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import array_of, each
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.clock import new_id
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
-from frazil.testing import live_rows
 from frazil.types import Commit, Progress
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import live_rows
 from tests.fixtures.lineage import row_ids
 
 

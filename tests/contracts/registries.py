@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind, SchemaRegistry
 from frazil.spec import RegistrySpec
 from frazil_registry.confluent import ConfluentRegistry
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.fixtures.registry import ApicurioRegistry
 from tests.integration.servers import HOST, Relay
 

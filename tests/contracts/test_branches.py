@@ -11,8 +11,6 @@ import pytest
 
 from frazil.catalog.branches_port import MOVE_ID, Branches, BranchMove, Tag
 from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import key
 from frazil.clock import new_id
@@ -20,6 +18,8 @@ from frazil.errors import ConflictError, SpecError
 from frazil.publish.position import find_position
 from frazil.runtime.jvm import Jvm
 from frazil.types import MAIN, Progress, RowDelta
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
 from tests.contracts.catalogs import IcebergLake, Lake
 from tests.contracts.tables import SCHEMA, TABLE, commit_of, create, files_of, head_of, load, paths, plain
 

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from frazil import failpoints
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.runtime.broker import EmbeddedBroker
+from frazil_testing.memory_kafka import MemoryOutbox
 
 LOTS = [[OutRecord(b"k", b"a", [("h", b"1"), ("e", None)]), OutRecord(None, None)], [OutRecord(None, b"b")]]
 

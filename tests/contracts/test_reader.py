@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord, RecordReader
 from frazil.kafka.reader import KafkaReader
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.types import OffsetRange
+from frazil_testing.memory_kafka import MemorySource
 
 PLENTY = 1_000_000
 Headers = tuple[tuple[str, bytes | None], ...]

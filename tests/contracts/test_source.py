@@ -18,10 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import Source, TopicDescription
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
+from frazil_testing.memory_kafka import MemorySource
 
 
 class Log(Protocol):

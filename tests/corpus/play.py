@@ -24,11 +24,11 @@ from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.schemas import Schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from frazil.types import as_json
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from tests.corpus.settings import FOLDER, LABELS, Setting
 from tests.corpus.topics import TOPIC, Stream
 

@@ -37,7 +37,7 @@ NAMES = (
     ('x"y', '`x"y`', '"x""y"'),
     ("x`y", "`x``y`", '"x`y"'),
 )
-"""Names of columns, and how docs/guides/shape.md reports that Spark and DuckDB want them."""
+"""Names of columns, and how docs/guides/names.md reports that Spark and DuckDB want them."""
 CUSTOMER = {"name": "ann", "address": {"zipCode": "10115"}, "taxNumber": 7}
 
 

@@ -25,7 +25,7 @@ from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, DataFile, Progress, Resolved
 from frazil.upsert.commit import commit_changes
-from frazil.upsert.truncates import Truncates
+from frazil.upsert.emptied import Emptying
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 from frazil.write.write import FileWriter
@@ -174,7 +174,7 @@ class Tended:
         commit = self._next(catalog, report.written.data)
         meanwhile()
         progress = replace(commit.progress, emptied=emptied)
-        report = replace(report, changes=replace(report.changes, notes=Truncates(emptied).notes()))
+        report = replace(report, changes=replace(report.changes, notes=Emptying(emptied).notes()))
         return commit_changes(catalog, target, state, report, replace(commit, progress=progress))[1]
 
 

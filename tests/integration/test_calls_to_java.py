@@ -19,7 +19,7 @@ from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.catalog.iceberg.validators import Validator
 from frazil.runtime.jvm import Garbage, Jvm
 from frazil.runtime.light_jvm import LightJvm
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.jvm

@@ -35,8 +35,8 @@ class Meanwhile(IcebergCopies):
 
     calls: Callable[[], object] = staticmethod(lambda: None)
 
-    def write(self, table: str, snapshot_id: int) -> Copy | None:
-        copy = super().write(table, snapshot_id)
+    def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:
+        copy = super().write(table, snapshot_id, stages)
         self.calls()
         return copy
 

@@ -104,6 +104,15 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
 
 
+@pytest.mark.slow  # The demo itself is in packages/demo/tests, the commands of the wheel are above.
+def test_the_demo_of_the_wheel_compares_its_tables_with_what_was_sent(installed: Path, tmp_path: Path) -> None:
+    shown = run(str(installed / "frazil"), "demo", "--once", "--records", "2000", directory=tmp_path)
+    assert "every record arrived once" in shown
+    assert run(str(installed / "python"), "-m", "frazil_demo.samples", "shop", directory=tmp_path).startswith(
+        "create table"
+    )
+
+
 def test_the_core_alone_reads_a_topic_into_a_table(core: Path, broker: EmbeddedBroker, tmp_path: Path) -> None:
     topic = f"wheel_{new_id()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

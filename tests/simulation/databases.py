@@ -21,8 +21,8 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock
 from frazil.types import Progress
+from frazil_testing.twins import FakeClock
 from tests.simulation.forms import UNSENT
 from tests.simulation.scene import Scene, arranged, pipeline_of
 from tests.simulation.shop import LoggedSnapshot, Shop, Ways, key_of

@@ -18,11 +18,11 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.plan import read_once
 from frazil.ingest.tasks.isolate import Found
 from frazil.ingest.tasks.task_job import Job
-from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport
-from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, OffsetRange, Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import MemoryCatalog, MemoryJobs, MemorySource
 
 
 class CrashError(BaseException):

@@ -22,8 +22,8 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, EnvelopeSpec, MetadataField, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import live_rows
 from frazil.types import DataFile
+from frazil_testing.twins import live_rows
 from tests.simulation.faults import UnsureSource
 from tests.simulation.replay import Place, Replay
 from tests.simulation.scene import pipeline_of

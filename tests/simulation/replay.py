@@ -26,7 +26,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
 from tests.simulation.scene import pipeline_of
 

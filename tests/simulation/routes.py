@@ -11,11 +11,12 @@ from typing import Any
 
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
-from frazil.routing import Route, parse_source, parse_template
+from frazil.shares.naming import parse_source, parse_template
+from frazil.shares.share import Division, Share
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, pipeline_of
 
@@ -93,7 +94,7 @@ def _spec(root: Path, limit: int) -> PipelineSpec:
         commit=CommitSpec(interval_s=1.0),
     )
     rest = route.as_table(
-        route=Route(REST, route.division.to, limit),
+        share=Share(Division(REST, route.division.to, limit)),
         metadata={"topic": "_topic", "partition": "_partition", "offset": "_offset"},
     )
     return pipeline_of(root, rest).model_copy(update={"routes": (route,)})

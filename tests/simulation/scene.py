@@ -14,13 +14,14 @@ from frazil.errors import FencedError
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.leadership import Leadership
 from frazil.ingest.loop.service import Service
-from frazil.kafka.memory import MemoryOutbox
+from frazil.ingest.tables.queries import Queries
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
 from frazil.spec.models import TableSpec
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 from tests.simulation.tables import REPORTED
 
@@ -61,6 +62,7 @@ class Scene(ABC):
     topics_grow = True
     divided = 0.5
     ends = 0.03
+    queries: Queries | None = None
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -192,6 +194,7 @@ class Scene(ABC):
             clock=clock,
             workers=StepWorkers(clock),
             outbox=UnsureOutbox(self.outbox, fate),
+            queries=self.queries,
             reader=source,
         )
         name = f"run-{self.started:04}"

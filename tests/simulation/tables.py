@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from frazil.catalog.memory_table import MemorySnapshot
 from frazil.catalog.progress import COMMIT_ID
 from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.catalog.table_metadata import Snapshot, TableMetadata, carried_progress
 from frazil.clock import new_id
 from frazil.maintenance.retention import Retention, expirable, needs_carrying
-from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
 from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget, lineage_schema
 from frazil.write.write import FileWriter
+from frazil_testing.memory_table import MemorySnapshot
+from frazil_testing.twins import MemoryCatalog
 from tests.fixtures.lineage import COLUMNS, ids_of_file
 from tests.simulation.faults import Fate
 from tests.simulation.upsert_model import Row

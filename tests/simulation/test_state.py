@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from tests.fixtures.slices import sliced
 from tests.simulation.dedupes import DedupeHistory
 from tests.simulation.merges import MergeHistory
+from tests.simulation.versions import VersionHistory
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SEEDS = [int(_SEED)] if _SEED else sliced(range(12), 6)
@@ -26,3 +27,9 @@ def test_every_snapshot_of_a_merged_table_is_what_a_query_gives(seed: int, tmp_p
 def test_every_snapshot_has_each_event_once(seed: int, tmp_path: Path) -> None:
     with capture_logs():
         DedupeHistory(seed, tmp_path).play(rounds=50)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_every_snapshot_has_the_versions_that_its_records_make(seed: int, tmp_path: Path) -> None:
+    with capture_logs():
+        VersionHistory(seed, tmp_path).play(rounds=50)

@@ -14,8 +14,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec
-from frazil.testing import live_rows
 from frazil.types import Offsets
+from frazil_testing.twins import live_rows
 from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, LoggedSnapshot, check_shown
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Scene, pipeline_of

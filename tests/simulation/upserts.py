@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from frazil.catalog.memory_table import MemorySnapshot
 from frazil.catalog.progress import from_summary
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
@@ -24,6 +23,7 @@ from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Progress
+from frazil_testing.memory_table import MemorySnapshot
 from tests.simulation.forms import UNSENT, Form, draw_form
 from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words

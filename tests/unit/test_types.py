@@ -25,7 +25,6 @@ from frazil.report import (
     merge_reports,
 )
 from frazil.spec import TableSpec, TopicSelector
-from frazil.testing import FakeClock
 from frazil.types import (
     MAX_REMEMBERED_NAMES,
     MORE_NAMES,
@@ -42,6 +41,7 @@ from frazil.types import (
     list_names,
     load_offsets,
 )
+from frazil_testing.twins import FakeClock
 
 _vectors = st.dictionaries(
     st.text(max_size=5), st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=4), max_size=4

@@ -47,6 +47,7 @@ from frazil.ops.check import (
     check_records,
     check_secrets,
     check_service,
+    check_stages,
     check_tables,
     check_transport,
     comparison,
@@ -250,6 +251,7 @@ def _check_tables(
     yield from findings
     yield from check_service(spec, tables)
     yield from check_orders(tables, spec.file.path)
+    yield from check_stages(tables)
     yield from check_lookups(tables, catalog)
     if source is not None:
         yield from _check_records(spec, source, catalog, findings, queries)

@@ -32,7 +32,7 @@ def plan(spec: PipelineSpec, only: str | None, note: Callable[[str], None]) -> l
 def _refuse_unknown(spec: PipelineSpec, name: str) -> None:
     """Refuses a name that no table can have, before a service is asked: where the file names every table."""
     names = [table.name for table in spec.tables]
-    if name not in names and not (spec.routes or spec.selected.topics or spec.selected.follows_topic_keys):
+    if name not in names and not spec.makes_tables:
         raise no_such_table(name, names)
 
 

@@ -393,7 +393,7 @@ def _words(table: Table) -> str:
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
     held = held_back(table.offsets.open_transactions)
     waiting = f"; {held.message} ({held.where})" if held is not None else ""
-    reason = f"; {table.status.reason}" if table.offsets.is_without_rows and table.is_first else ""
+    reason = f"; {table.status.reason}" if table.offsets.search.is_without_rows and table.is_first else ""
     return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}{waiting}{reason}"
 
 

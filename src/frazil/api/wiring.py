@@ -12,8 +12,8 @@ from typing import Protocol
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.probe import properties_of_file
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
+from frazil.catalog.unmade import catalog_without_tables
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Alone, Leadership
@@ -118,10 +118,7 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
 
 def declared_tables(spec: PipelineSpec) -> list[str]:
     """Returns the tables that the pipeline file names, each with its catalog."""
-    names = [table.name for table in spec.tables]
-    names += [f"{spec.selected.namespace}.{selector.text}" for selector in spec.selected.topics]
-    names += [route.text for route in spec.routes]
-    return [f"{name} in {catalog_address(spec)}" for name in names]
+    return [f"{name} in {catalog_address(spec)}" for name in spec.table_names]
 
 
 @contextmanager
@@ -136,7 +133,7 @@ def light_jvm(spec: PipelineSpec, needs_spark_jars: bool = False) -> Iterator[Li
 
 def has_queries(spec: PipelineSpec) -> bool:
     """Whether some table has a query."""
-    return any(table.has_query for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))))
+    return any(table.has_query for table in spec.declared)
 
 
 @contextmanager
@@ -168,14 +165,14 @@ def _opened(spec: PipelineSpec, commits: bool, analyses: bool) -> Iterator[tuple
         yield catalog, queries_in(jvm) if analyses else None
 
 
-def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> MemoryCatalog:
+def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> Catalog:
     """Returns a catalog without tables, in place of one that the first run creates. jvm: where files of stores are reached;
     None where none is read.
     """
     if jvm is None:
-        return MemoryCatalog(spec.file.state_dir, spec.pipeline)
+        return catalog_without_tables()
     reach = partial(properties_of_file, jvm.gateway, jvm.hadoop, properties_for_reading(spec))
-    return MemoryCatalog(spec.file.state_dir, spec.pipeline, reach)
+    return catalog_without_tables(reach)
 
 
 def queries_in(jvm: LightJvm) -> Queries:

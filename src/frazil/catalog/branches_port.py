@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.table_metadata import TableMetadata
@@ -89,8 +89,10 @@ class Copies(Protocol):
     UnavailableError where the catalog, the store or Spark does not answer.
     """
 
-    def write(self, table: str, snapshot_id: int) -> Copy | None:
-        """Writes the data files of a snapshot that have deletes again; None where it has no delete files."""
+    def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:
+        """Writes the data files of a snapshot that have deletes again; None where it has no delete files. stages: as of
+        Compaction.
+        """
 
     def follow(self, copy: Copy, transfer: Transfer | None) -> None:
         """Lets the branch have the data files of a copy that main has, with the deletes since then, unless another commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
@@ -36,8 +36,8 @@ Merge = Callable[[Merging], Sequence[DataFile] | None]
 """Writes the rows of some files, in order, to new files, in a Spark task. Returns None, and leaves no file behind,
 where it does not support the files, or they cannot be read or written.
 """
-MergeOf = Callable[[TableState], Merge | None]
-"""Returns the Merge for a table; None where it supports none of the table's files."""
+MergeOf = Callable[[TableState, tuple[Any, ...]], Merge | None]
+"""Returns the Merge for a table, with these stages; None where it supports none of the table's files."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,10 @@ class Compaction:
     #: The partitions of the current spec whose files are compacted, as in StoredData; None: all. The options apply to
     #: all of them.
     partitions: frozenset[str] | None = None
+    #: The data files of which at least one must be in what is compacted together; None: any.
+    files: frozenset[str] | None = None
+    #: What writes values of the rows beside the new files: `stages.stage.TableStage`s. Iceberg's own writer has none.
+    stages: tuple[Any, ...] = ()
 
 
 class TableMaintenance(Protocol):
@@ -83,6 +87,9 @@ class TableMaintenance(Protocol):
         """Returns the table's metadata, fresh from the catalog; None where the table does not exist. with_files:
         includes files and manifests.
         """
+
+    def described(self, table: str) -> tuple[str, Mapping[str, str]]:
+        """Returns the table's metadata as Iceberg's JSON, and the properties for access to its store, secrets included."""
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """Rewrites small data files, and data files with many deleted rows, into files of the target size. transfer:

@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 
 from frazil.types import (
     Balance,
+    DerivedTable,
     LastDelete,
     PendingDeadLetters,
     Progress,
-    RoutedTable,
     Watermark,
     as_json,
     dump_offsets,
@@ -94,12 +94,15 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
     of_some_tables = {
         "last-truncate": progress.emptied,
         "last-deletes": _dump_last_deletes(progress.last_deletes),
-        "routed-tables": _dump_routed(progress.routed),
+        "routed-tables": _dump_derived(progress.derived),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
         "expectations": as_json(dict(progress.findings)) if progress.findings else "",
         LOOKUPS: dump_lookups(progress.lookups),
         "released-to": progress.released_to,
+        "event-times": dump_offsets(progress.event_times.partitions) if progress.event_times.partitions else "",
+        "event-time": _number_text(progress.event_times.complete_to_ms),
+        "windows-complete-to": _number_text(progress.windows_complete_to_us),
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -126,9 +129,7 @@ def from_summary(
         commit_id=summary.get(key(pipeline, "commit-id"), ""),
         epoch=int(summary.get(key(pipeline, "epoch"), "0")),
         run_id=summary.get(key(pipeline, "run-id"), ""),
-        watermark=Watermark(
-            load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), None if mark is None else int(mark)
-        ),
+        watermark=Watermark(load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), _number_of(mark)),
         skipped=_SKIPPED.validate_json(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
@@ -137,15 +138,28 @@ def from_summary(
         places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
         emptied=summary.get(key(pipeline, "last-truncate"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
-        routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
+        derived=_load_derived(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
         findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
         released_to=summary.get(key(pipeline, "released-to"), ""),
+        event_times=Watermark(
+            load_offsets(summary.get(key(pipeline, "event-times"), "{}")),
+            _number_of(summary.get(key(pipeline, "event-time"))),
+        ),
+        windows_complete_to_us=_number_of(summary.get(key(pipeline, "windows-complete-to"))),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
+
+
+def _number_text(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _number_of(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
@@ -160,18 +174,18 @@ def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
     return tuple(LastDelete(topic, p, *last) for topic, partitions in topics.items() for p, last in partitions.items())
 
 
-def _dump_routed(tables: Iterable[RoutedTable]) -> str:
+def _dump_derived(tables: Iterable[DerivedTable]) -> str:
     """Returns the tables as JSON, those that begin at the same offsets together: the offsets are the longest part."""
     by_start: dict[str, dict[str, tuple[str, ...]]] = {}
     for table in tables:
         by_start.setdefault(dump_offsets(table.start), {})[table.name] = table.values
-    routed = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
-    return as_json(routed) if routed else ""
+    derived = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
+    return as_json(derived) if derived else ""
 
 
-def _load_routed(text: str) -> tuple[RoutedTable, ...]:
+def _load_derived(text: str) -> tuple[DerivedTable, ...]:
     return tuple(
-        RoutedTable(name, tuple(values), load_offsets(as_json(together["from"])))
+        DerivedTable(name, tuple(values), load_offsets(as_json(together["from"])))
         for together in json.loads(text)
         for name, values in together["tables"].items()
     )

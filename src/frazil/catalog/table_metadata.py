@@ -25,6 +25,7 @@ _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = (
     "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
     "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
+    "event-times", "event-time", "windows-complete-to",
     "routed-tables", "rest-records", "released-to",
 )  # fmt: skip
 _Place = tuple[str, int | None]

@@ -32,6 +32,7 @@ from frazil.error_classes import ErrorClass
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
 from frazil.stages.changes import Changes
+from frazil.upsert.history.times import as_versions
 from frazil.write.target import TableTarget
 
 IMAGES, ROW = 0, 1
@@ -107,7 +108,7 @@ OPERATIONS = ("c", "u", "d", "r", "t")
 def needed_facts(own: Collection[str]) -> tuple[str, ...]:
     """Returns the values of a change to read besides its images. own: the fields of `metadata` that the table has."""
     wanted = set(own)
-    if "deleted_at" in wanted:
+    if not wanted.isdisjoint(("deleted_at", "valid_from")):
         wanted.add("source_ts")
     if "image" in wanted:
         wanted.add("connector")
@@ -159,6 +160,8 @@ def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     if "deleted_at" in own:
         times = change_times(opened, context.records).take(places)
         values["deleted_at"] = pc.if_else(pa.array(is_removal), times, None)
+    if "valid_from" in own:
+        values |= as_versions(change_times(opened, context.records).take(places))
     return values
 
 

@@ -104,11 +104,12 @@ PANELS = {
     "Begin": ("demo", "init", "import", "adopt", "release", "setup", "doctor"),
     "Write a pipeline": ("check", "plan", "try", "test", "size", "lineage", "schema", "topic", "dev"),
     "Run": ("run", "status", "pause", "resume", "reset", "stand-down", "maintain", "publish", "watermark"),
-    "Prove and repair": ("verify", "repair", "dead-letters", "replay"),
+    "Prove and repair": ("verify", "repair", "dead-letters", "replay", "blobs"),
 }
 """The commands, by the first word of their names, under the titles of `frazil --help`."""
 OTHER_PANEL = "From installed packages"
 GROUPS = {
+    "blobs": "Verify the large objects of tables.",
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
     "topic": "Set, remove or show AutoMQ table-topic keys of topics.",

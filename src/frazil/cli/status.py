@@ -49,7 +49,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     running, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
 
     Exit code: 0 when everything is healthy; 4 when a table is stopped, backing off, missing or without a topic, or when
-    Kafka, the catalog or the running process does not answer. A pipeline that is not running is no error, and neither is
+    Kafka, the catalog or the running process does not answer. A pipeline that is not running is not an error, and neither is
     lag, unless records wait for a table to which no run has committed yet, or which the last run could not read to its
     end. With --watch it is that of the last status shown.
     """

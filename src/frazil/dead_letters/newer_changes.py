@@ -22,15 +22,15 @@ from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.rows.project import shape_rows
 from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Bools, Ints, Records, pick
-from frazil.stages.changes import DELETE, TRUNCATE, Changes
+from frazil.stages.changes import DELETE, Changes
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_notes import AGAIN
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
+from frazil.upsert.emptied import are_emptied, have_place
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, newest_order
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
-from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
 
 Read = Callable[[str, Records], Changes]
@@ -115,6 +115,8 @@ class ChangeOrder:
         assert self._target.changes is not None
         if self._target.changes.merge:
             return self._of_merged(keys, progress, is_taken_off=self._target.changes.retracts)
+        if self._target.changes.history is not None:
+            return self._of_versions(keys, progress)
         verdicts, places = self._by_rows(keys, live_rows), self._draft.places_of(keys)
         ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
         # The table was rolled back and will read the record again, or the topic was recreated.
@@ -128,7 +130,7 @@ class ChangeOrder:
             verdicts[is_asked & decides & np.array(is_known)] = APPLY
         verdicts[verdicts == _ASK] = UNKNOWN
         verdicts[verdicts == _ASK_OR_APPLY] = APPLY
-        verdicts[is_truncated(self._target, keys, progress.emptied)] = SUPERSEDED
+        verdicts[are_emptied(self._target, keys, progress.emptied)] = SUPERSEDED
         for remaining in self._draft.remaining:
             verdicts[_are_newer(remaining, keys) & (verdicts == APPLY)] = WAITING
         return verdicts
@@ -136,7 +138,7 @@ class ChangeOrder:
     def _of_merged(self, keys: Ranked, progress: Progress, *, is_taken_off: bool) -> Verdicts:
         """Returns the verdicts where all records of a key are merged into its row: dead letters apply in any order. UNKNOWN
         where one is beyond the table's progress, or deletes the row, whose records may be newer; SUPERSEDED where the
-        topic shows that the row was deleted behind one, or the table truncated. is_taken_off: a delete takes a row off,
+        topic shows that the row was deleted behind one, or the table emptied. is_taken_off: a delete takes a row off,
         and does not delete the row of its key.
         """
         every = concat_ranked(self._draft.changes)
@@ -155,15 +157,26 @@ class ChangeOrder:
             verdicts[numbers[self._are_ended(every, numbers, keys, is_taken_off=is_taken_off)]] = SUPERSEDED
         return verdicts
 
+    def _of_versions(self, keys: Ranked, progress: Progress) -> Verdicts:
+        """Returns the verdicts where every change is a version at its time, so that dead letters apply in any order:
+        UNKNOWN where one is beyond the table's progress.
+        """
+        every = concat_ranked(self._draft.changes)
+        places = self._draft.places_of(every)
+        ends = [progress.offsets.get(topic, {}).get(partition, 0) for topic, partition, _ in places]
+        verdicts = np.full(len(keys), APPLY, np.int8)
+        verdicts[find(keys, every)[every.offset >= np.array(ends, np.int64)]] = UNKNOWN
+        return verdicts
+
     def _are_ended(self, every: Ranked, numbers: Ints, keys: Ranked, *, is_taken_off: bool) -> Bools:
-        """Returns which changes are before a truncate, or a delete of their row, in their partition, bool `(n_changes,)`.
+        """Returns which changes are before a delete of their row, or of all rows, in their partition, bool `(n_changes,)`.
         numbers: of their keys.
         """
         ends = dict[tuple[int, int, int], int]()
         for later in self._later:
-            is_end = (later.ops == TRUNCATE) | ((later.ops == DELETE) & (not is_taken_off))
+            is_end = later.empties | ((later.ops == DELETE) & (not is_taken_off))
             rows = np.flatnonzero(is_end)
-            of_key = np.where(later.ops == TRUNCATE, -1, find(keys, later))
+            of_key = np.where(later.empties, -1, find(keys, later))
             columns = (array[rows].tolist() for array in (later.source, later.partition, of_key, later.offset))
             for source, partition, number, offset in zip(*columns, strict=True):
                 ends[source, partition, number] = max(offset, ends.get((source, partition, number), -1))
@@ -228,11 +241,11 @@ class ChangeOrder:
         is_other = np.array([place not in draft.places for place in places])
         # The record may have been a change when it was written, and its row cannot be determined now.
         self._unreadable += [batch[row] for row in np.flatnonzero(changes.decoded.refused & is_other).tolist()]
-        # The positions of truncates, also of those in other partitions, are in the table's progress.
+        # The positions of deletes of all rows, also of those in other partitions, are in the table's progress.
         is_placed = have_place(self._target, changes) & (not reading.is_one_partition)
         kept = changes.only(is_other[changes.records] & ~is_placed).without_refused()
         for later in draft.ranked(self._target, topic, kept, records):
-            self._later.append(later.take(np.flatnonzero((find(keys, later) >= 0) | (later.ops == TRUNCATE))))
+            self._later.append(later.take(np.flatnonzero((find(keys, later) >= 0) | later.empties)))
 
     def _may_be_followed(self, place: Place) -> bool:
         """Returns whether a record behind this one that cannot be read any more may have changed the same row."""
@@ -250,8 +263,9 @@ def find(keys: Ranked, changes: Ranked) -> Ints:
 def _are_newer(remaining: Ranked, keys: Ranked) -> Bools:
     """Returns which keys a remaining dead letter changes that is not known to be older, bool `(n_keys,)`."""
     numbers, are_newer = find(keys, remaining), np.zeros(len(keys), np.bool_)
-    for n in np.flatnonzero((numbers >= 0) | (remaining.ops == TRUNCATE)).tolist():
-        at = slice(None) if remaining.ops[n] == TRUNCATE else slice(numbers[n], numbers[n] + 1)
+    empties = remaining.empties
+    for n in np.flatnonzero((numbers >= 0) | empties).tolist():
+        at = slice(None) if empties[n] else slice(numbers[n], numbers[n] + 1)
         is_same = (keys.source[at] == remaining.source[n]) & (keys.partition[at] == remaining.partition[n])
         is_older = is_same & (remaining.offset[n] < keys.offset[at])
         if keys.order is not None and remaining.order is not None:

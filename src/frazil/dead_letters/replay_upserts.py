@@ -43,10 +43,11 @@ from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
 from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
+from frazil.upsert.history.commit import prepare_versions
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
-from frazil.upsert.merge.part_rows import collect_changes
 from frazil.upsert.records.read_changes import refuse
+from frazil.upsert.task_changes import collect_changes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 
@@ -128,7 +129,8 @@ class UpsertReplay:
                 if needs.is_met:
                     kept, remaining = _divide(draft, places, records, changes)
                     of_change = pick(records, kept.records)
-                    changed_rows.take(topic, shape_rows(self._target, kept, of_change), kept, of_change)
+                    if kept.ops.size:
+                        changed_rows.take(topic, shape_rows(self._target, kept, of_change), kept, of_change)
                     draft.changes += draft.ranked(self._target, topic, kept, records)
                     draft.remaining += draft.ranked(self._target, topic, remaining, records)
             unread = [place for place in places_of(rows.filter(chosen)) if place in draft.unread]
@@ -216,7 +218,9 @@ class UpsertReplay:
             return np.asarray(verdicts != APPLY, np.bool_)
 
         if report.changes.touched:
-            attempt.prepared = prepare_changes(self.catalog, self._target, state, report, are_late)
+            assert self._target.changes is not None
+            prepare = prepare_changes if self._target.changes.history is None else prepare_versions
+            attempt.prepared = prepare(self.catalog, self._target, state, report, are_late)
         writer = FileWriter(plain_target(self.dead_letters))
         with stored.abandoning(writer):
             for rows in self._pieces(self.files):

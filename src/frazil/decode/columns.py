@@ -263,6 +263,11 @@ def offsets_of(array: pa.Array) -> I32:
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
+def value_sizes(values: pa.Array) -> NDArray[np.int64]:
+    """Returns the bytes of each value, 0 for none: int of shape (n_values,)."""
+    return np.diff(offsets_of(values)).astype(np.int64)
+
+
 def repeats_keys(offsets: NDArray[Any], keys: pa.Array) -> NDArray[np.bool_]:
     """Returns which maps have one key twice: bool of shape (n_maps,). keys: of all maps, one after another."""
     rows = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
@@ -293,9 +298,10 @@ def validity(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if valid is None else bitmap(valid)
 
 
-def fixed_width(kind: pa.DataType, valid: NDArray[np.bool_] | None, values: NDArray[Any]) -> pa.Array:
-    """Returns an array of numbers or times from their bits. valid: which are values; None: all."""
-    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """A column of texts, of large strings where they are more than 2 GiB."""
+    array = pa.array(texts, pa.string())
+    return array if isinstance(array, pa.Array) else pa.array(texts, pa.large_string())
 
 
 def shortened(text: str) -> str:

@@ -124,6 +124,9 @@ OWN_TYPES: Mapping[str, IcebergType] = {
     "aggregate_id": StringType(),
     "deleted": BooleanType(),
     "deleted_at": TimestamptzType(),
+    "valid_from": TimestamptzType(),
+    "valid_to": TimestamptzType(),
+    "is_current": BooleanType(),
 }
 """Fields of `metadata` that an envelope provides, with the types of their columns."""
 

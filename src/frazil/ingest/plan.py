@@ -89,7 +89,7 @@ class TableClock:
 
 
 def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClock, now_s: float) -> Batch | None:
-    """Returns the table's next batch, or None when it is not due or there are no records.
+    """Returns the table's next batch, or None when it is not due or there are not records.
 
     A table is due when its interval has passed, or when enough records for a file are waiting. position: the next
     offsets to read, by topic and partition.
@@ -242,9 +242,9 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
     if batch.table in alone or group[0].table in alone:
         return False
-    if batch.route and batch.route in {other.route for other in group}:
+    if batch.rest and batch.rest in {other.rest for other in group}:
         return True  # However many they are, they share the records of one.
-    count = len({other.route or other.table for other in group})
+    count = len({other.rest or other.table for other in group})
     if count >= _most_tables(group, batch):
         return False
     is_small = batch.span <= CATCH_UP_RECORDS

@@ -19,6 +19,7 @@ from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import as_written, field_id_of
+from frazil.stages.stage import TableStage
 from frazil.types import DataFile
 from frazil.upsert.lookup.delete_files import read_deletes, rows_of
 from frazil.write.cluster import Partition
@@ -36,11 +37,12 @@ class _Differs(Exception):
     """A file has other columns than those that can be copied."""
 
 
-def merge_of(state: TableState) -> Merge | None:
+def merge_of(state: TableState, stages: tuple[TableStage, ...] = ()) -> Merge | None:
     """Returns the function that compacts files of this table; None where all of them need Iceberg's own writer: the
     table sorts its rows, has a type that Frazil does not write, or has columns with the names of Iceberg's row ids.
+    stages: what writes values of the rows beside the new files.
     """
-    target = plain_target(state)
+    target = replace(plain_target(state), stages=stages)
     keeps_ids = state.format_version >= LINEAGE_SINCE
     try:
         is_written = bool(target.arrow_schema) and (not keeps_ids or has_lineage(target, state.format_version))

@@ -20,6 +20,7 @@ from frazil.maintenance.health import (
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.settings import MaintenanceSpec
+from frazil.stages.stage import TableStage
 from frazil.types import MAIN
 from frazil.write.file_formats import check_properties
 
@@ -65,6 +66,8 @@ class MaintenanceTask:
     most_bytes: int | None = None
     #: See TableMaintenance.compact.
     transfer: Transfer | None = field(default=None, compare=False)
+    #: The stages of the table, whose actions it has besides.
+    stages: tuple[TableStage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,8 @@ def plan_maintenance(
         for name in _files_elsewhere(metadata)
         if "orphans" not in spec.skip
     ]
-    for name in dict.fromkeys((*ACTIONS.built_in, *spec.actions)):
+    of_stages = (action for stage in maintenance.stages for action in stage.actions)
+    for name in dict.fromkeys((*ACTIONS.built_in, *spec.actions, *of_stages)):
         kind = ACTIONS.get(name)
         if name not in spec.skip and (planning.is_open or not (kind.is_rewrite or kind.is_daily)):
             planning = replace(planning, planned=(*planning.planned, *kind.planner(planning)))

@@ -39,6 +39,7 @@ from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
 from frazil.spec.publishing import refusing_reader
+from frazil.stages.table import table_stages
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
@@ -247,6 +248,15 @@ def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
             tried = "looked for the columns by which compaction sorts rows"
             remedy = f"{error.remedy}; files are not rewritten until then"
             yield Finding(f"maintenance of {table.name}", False, tried, error.message, remedy, error.where)
+
+
+def check_stages(tables: Iterable[Table]) -> Iterator[Finding]:
+    """Yields what the stages of tables find, such as places outside of the table that they write to."""
+    for table in tables:
+        for stage in table_stages(table.spec):
+            for check in stage.check_table(table.state.location if table.state is not None else None):
+                name, where = f"stage of {table.name}", "" if check.is_ok else table.name
+                yield Finding(name, check.is_ok, check.tried, check.result, check.remedy, where)
 
 
 def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> Callable[[Table], None]:

@@ -23,6 +23,7 @@ from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.syntax.problems import nearest
+from frazil.stages.table import table_stages
 
 _OFF = "`maintenance` is false in this pipeline file"
 
@@ -162,13 +163,15 @@ def _for_dead_letters(maintenance: MaintenanceTask) -> MaintenanceTask:
         maintenance,
         spec=maintenance.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
         transfer=None,
+        stages=(),
     )
 
 
 def _maintenance_task(table: Table, is_limited: bool) -> MaintenanceTask:
     spec = table.spec.maintenance
     target = spec.target_file_size_bytes or table.spec.commit.target_file_size_bytes
-    return MaintenanceTask(spec, target, ROUND_BYTES * spec.cores if is_limited else None, transfer_of(table))
+    most = ROUND_BYTES * spec.cores if is_limited else None
+    return MaintenanceTask(spec, target, most, transfer_of(table), table_stages(table.spec))
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _problems(name: str, tried: str, errors: Iterable[SpecError]) -> Iterator[Fi
 
 def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
     """Yields what is wrong with the query of each table whatever fields its records have."""
-    for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))):
+    for table in spec.declared:
         if not (table.query.select or table.query.where or table.query.filter):
             continue
         name, tried = f"query {table.name}", "parsed its query and conditions"

@@ -42,7 +42,7 @@ from frazil.ops.sampled_changes import (
     unopened_envelopes,
     updates_without_document,
 )
-from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
+from frazil.ops.sampling import decode_sample, own_sample, propose_times, sampled_keys
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
 from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
@@ -50,6 +50,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
+from frazil.spec.history import describe_history
 from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
 from frazil.stages.notes import StageNote
@@ -131,14 +132,14 @@ class PlannedTable:
     #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
     #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
-    #: Those of the warnings that only records show.
+    #: The warnings that only records show.
     warnings_of_records: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.
     in_spark: str = ""
     #: What each stage of an installed package does with the rows, in their order.
     stages: tuple[str, ...] = ()
-    #: What `merge` and `dedupe` do, a line for each.
+    #: What `merge`, `dedupe` and `mode: history` do, a line for each.
     state: tuple[str, ...] = ()
     #: Where commits are made and what readers see of them, with a `branch` or `tags`.
     publishing: tuple[str, ...] = ()
@@ -207,7 +208,7 @@ def plan_tables(
     discovery = Discovery(spec, source, catalog)
     cluster_id = source.cluster_id()
     discovery.refresh_topics()
-    discovery.load_routes()
+    discovery.load_derived()
     tables = discovery.tables
     refuse_empty_patterns(spec, source)
     missing: dict[str, str] = {table.name: topic for table, topic in missing_topics(tables.values())}
@@ -221,8 +222,8 @@ def plan_tables(
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.file.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
-    # The tables that a route makes are known once its records have been read.
-    is_declared = only in tables and tables[only].spec.route is None
+    # Tables that are derived from values are known once records have been read.
+    is_declared = only in tables and tables[only].spec.source.share is None
     left = [only] if only is not None and is_declared else sorted(tables)
     while left:
         for name in left:
@@ -230,7 +231,7 @@ def plan_tables(
             plan = PlannedTable(
                 name,
                 stages=tuple(describe_stages(spec_of_table)),
-                state=tuple(describe_state(spec_of_table)),
+                state=(*describe_state(spec_of_table), *describe_history(spec_of_table)),
                 publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:
@@ -238,7 +239,7 @@ def plan_tables(
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
             _add_open_transactions(tables[name], plan, ends, log_ends)
             planned.append(plan)
-        # Those that routes make of the sample.
+        # Those that are derived from the sample.
         left = [] if is_declared else sorted(tables.keys() - {plan.name for plan in planned})
     if only is not None and only not in tables:
         raise no_such_table(only, tables)
@@ -262,9 +263,9 @@ def _plan_table(
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
-        if table.spec.route is not None:
-            records = routed_sample(table, records, sample_reader.schemas)
-            discovery.add_found(table)
+        if table.spec.source.share is not None:
+            records = own_sample(table, records, sample_reader.schemas)
+            discovery.add_derived(table)
         add = _add_query_columns if table.spec.has_query else _add_columns
         add(table, plan, records, sample_reader)
         plan.action = action_of(table, plan, ends, committed)

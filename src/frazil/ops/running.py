@@ -54,7 +54,7 @@ from frazil.ops.status import find_process, report_running
 from frazil.ops.table_status import MaintenanceReport
 from frazil.runtime.jvm import HeapUsage
 from frazil.spec import PipelineSpec
-from frazil.stages.table import record_key_of, table_stages
+from frazil.stages.table import table_stages
 from frazil.types import OffsetRange
 
 TelemetryCounts = Mapping[str, Sequence[tuple[Mapping[str, str], int]]]
@@ -188,7 +188,7 @@ class RunningPipeline:
 
         Raises: UnknownTable; UnavailableError where Kafka does not answer.
         """
-        if record_key_of(table_stages(self.find(name).spec)) is not None:
+        if any(stage.record_key is not None for stage in table_stages(self.find(name).spec)):
             return None
         records = self._own.read_sample([OffsetRange(topic, partition, offset, offset + 1)])
         return next((record for record in records if record.offset == offset), None)

@@ -23,12 +23,12 @@ from frazil.decode.limits import plain_columns, read_bounded
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
 from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
+from frazil.shares.divide import TopicShares
 from frazil.spec.settings import InferSpec
 from frazil.types import add_counts
 from frazil.write.target import TableTarget
@@ -70,26 +70,25 @@ def sampled_keys(table: Table, records: Sequence[ReadRecord], schema: Schema) ->
     return read_records(target, topic, some).key_columns if records else ()
 
 
-def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:
-    """Returns those of the records that a table of a route takes. Of a table of the rest it notes the tables that a run
-    would make of the others.
+def own_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:
+    """Returns those of the records that a table with a share takes. Of a table of the rest it notes the tables that a run
+    would derive from the others.
 
     Raises: UnavailableError where the registry does not answer.
     """
-    routed_records: list[ReadRecord] = []
+    own: list[ReadRecord] = []
     for topic in sorted({record.topic for record in records}):
         mine = [record for record in records if record.topic == topic]
         for _ in range(_ROUNDS):
-            (share,) = shares_of([target_of(table)], topic, batch_of(mine), {})
+            (share,) = TopicShares([target_of(table)], topic).divide(batch_of(mine))
             if not share.missing or schemas is None:
                 break
             table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)
-        if share.routed.new_values:
-            table.found_tables += table.found_in(share.routed.new_values, table.position())
-        own = share.records
-        places = set(zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True))
-        routed_records += [record for record in mine if (record.partition, record.offset) in places]
-    return routed_records
+        if share.report is not None and share.report.new_values:
+            table.found_tables += table.derive(share.report.new_values, table.position())
+        places = share.places
+        own += [record for record in mine if (record.partition, record.offset) in places]
+    return own
 
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> tuple[Decoded, Mapping[str, int]]:

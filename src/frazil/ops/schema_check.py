@@ -306,7 +306,7 @@ def _with_key_column(
         key_type = struct if is_struct else struct.fields[0].field_type
         return adder(table.spec, {(): {KEY_ROOT: key_type}})(before), []
     if is_struct != isinstance(kind, StructType):
-        words = ("are records", "holds none") if is_struct else ("are no records", "holds records")
+        words = ("are records", "holds none") if is_struct else ("are not records", "holds records")
         return before, [f"schema {subject}: column {name}: the keys {words[0]}, and the column {words[1]}"]
     fields = kind.fields if isinstance(kind, StructType) else (NestedField(0, "value", kind, required=False),)
     struct = row_struct(written, None, fields, message)
@@ -337,7 +337,7 @@ def _missing_key_fields(table: Table, written: WriterSchema, subject: str, messa
         return lacking
     named_fields = {_folded(place) for mine in places.values() for place in mine}
     more = [".".join(path) for path in leaves_of(struct) if _folded(path) not in named_fields]
-    return lacking + [f"schema {subject}: the keys have the field {name}, which is no key column" for name in more]
+    return lacking + [f"schema {subject}: the keys have the field {name}, which is not a key column" for name in more]
 
 
 def _folded(path: FieldPath) -> FieldPath:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from frazil.catalog.layout import partition_terms, sort_terms
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
+from frazil.catalog.unmade import catalog_without_tables
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -208,12 +208,12 @@ def _collect(
             opened = stack.enter_context(catalog)
         except UnavailableError as error:
             problems.append(problem_of(error))
-        discovery = Discovery(spec, source, opened or MemoryCatalog(spec.file.state_dir, spec.pipeline))
+        discovery = Discovery(spec, source, opened or catalog_without_tables())
         _add_remembered(spec, discovery, state)  # Before the topics, so that these tables get theirs too.
         cluster_id = _ask_for_topics(source, discovery, problems)
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
-                discovery.load_routes()
+                discovery.load_derived()
         facts_by_name = {name: _Found(table) for name, table in shown.chosen(discovery.tables).items()}
         if opened is not None:
             _load_all(discovery, opened, facts_by_name, cluster_id, shown.note)
@@ -263,9 +263,9 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessStat
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
-        route = next((candidate for candidate in spec.routes if candidate.division.to.may_make(name)), None)
-        if route is not None:
-            discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
+        named = spec.named_table(name)
+        if named is not None:
+            discovery.tables.setdefault(name, Table(named))
 
 
 def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> list[Table]:
@@ -274,7 +274,7 @@ def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> lis
 
     Raises: UnavailableError where only Kafka could name them and it does not answer.
     """
-    discovery = Discovery(spec, source, MemoryCatalog(spec.file.state_dir, spec.pipeline))
+    discovery = Discovery(spec, source, catalog_without_tables())
     _add_remembered(spec, discovery, state)
     if spec.selected.follows_topic_keys or any(selector.pattern for selector in spec.selected.topics):
         problems: list[Problem] = []

@@ -80,6 +80,8 @@ class TableProgress:
     #: Records, or commits, since the table was created that did not meet each of its
     #: [expectations](../guides/expect.md).
     expectations: Mapping[str, Count] | None = None
+    #: The time up to which [windows](../guides/aggregate.md#late-records) are complete; null without `late`.
+    windows_complete_to_ms: Milliseconds | None = None
     #: Records that no other table of the [route](../guides/route.md) takes, of the table of the rest.
     rest_records: Annotated[Mapping[str, Count], "object: reason → number"] | None = None
 
@@ -296,5 +298,8 @@ def progress_of(table: Table) -> TableProgress:
         bad_skipped=progress.bad_skipped,
         ignored_records=dict(progress.ignored_records),
         expectations=dict(progress.findings),
+        windows_complete_to_ms=None
+        if progress.windows_complete_to_us is None
+        else progress.windows_complete_to_us // 1000,
         rest_records=dict(progress.rest_records),
     )

@@ -40,6 +40,14 @@ class Extra:
 
 _IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
 EXTRAS = (
+    Extra(
+        "blobs",
+        {
+            "frazil.commands": ("blobs.verify",),
+            "frazil.maintenance_actions": ("blobs_compact", "blobs_sweep"),
+            "frazil.stages": ("blobs",),
+        },
+    ),
     Extra("cdc", {"frazil.envelopes": ("canal", "dms")}),
     Extra("console", {"frazil.pages": ("console",)}),
     Extra("demo", {"frazil.commands": ("demo",)}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from frazil.plugins.registration import Registered
+from frazil.plugins.registration import Registered, function_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,19 @@ class StageResult:
 
 
 @dataclass(frozen=True)
+class StageCheck:
+    """What `frazil check` finds about a stage of a table."""
+
+    is_ok: bool
+    #: What was done.
+    tried: str
+    #: The result.
+    result: str
+    #: What to do, where it is not well.
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
 class StageKind:
     """One kind of stage."""
 
@@ -49,6 +62,28 @@ class StageKind:
     run: Callable[[Any, Mapping[str, pa.Array]], StageResult]
     #: `plan(settings)` returns what the stage does in one line, for `frazil plan`.
     plan: Callable[[Any], str]
+    #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
+    #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
+    refuse: Callable[..., Sequence[Refusal]] | str | None = None
+    #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
+    #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
+    reshape: Callable[..., Any] | str | None = None
+    #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
+    #: nothing. The function, or `module:name` of it.
+    open: Callable[..., Any] | str | None = None
+    #: `move(settings, folder)` returns the settings of a copy of the table, whose tasks write beside its files in this
+    #: folder: of cases, which are played. The function, or `module:name` of it.
+    move: Callable[..., Any] | str | None = None
+    #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
+    #: folder, None where the table does not exist. The function, or `module:name` of it.
+    check: Callable[..., Iterable[StageCheck]] | str | None = None
+    #: The maintenance actions that a table with the stage has, by their names among `plugins.maintenance_actions`.
+    actions: tuple[str, ...] = ()
+
+    def call(self, member: str, nothing: Any, *arguments: Any) -> Any:
+        """Returns what one of the optional functions returns; `nothing` where the kind has none."""
+        target = getattr(self, member)
+        return nothing if target is None else function_of(target)(*arguments)
 
 
 STAGES: Registered[StageKind] = Registered("frazil.stages", "stage", StageKind, {})

@@ -43,9 +43,11 @@ from frazil.process.program import (
     Lookup,
     Program,
     Project,
+    Windows,
     shown_arguments,
 )
 from frazil.process.references import Reference
+from frazil.process.windows import NO_TIME, spread_bounds, windows_of
 from frazil.schema.arrow import as_written
 
 OnError = Choice["dead_letter", "null"]
@@ -109,6 +111,8 @@ def evaluate(
             run.project(stage)
         elif isinstance(stage, Lookup):
             run.look_up(stage, references[stage.name])
+        elif isinstance(stage, Windows):
+            run.put_into_windows(stage)
         else:
             run.explode(stage)
     values = [as_written(run.columns[field.name], field.type) for field in program.output]
@@ -179,6 +183,22 @@ class _Run:
             is_refused |= bool(is_miss.any())
         is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
         self._keep(is_kept, is_refused, stage.dropped_as)
+
+    def put_into_windows(self, stage: Windows) -> None:
+        times = self.columns[stage.time.name]
+        owner, bounds = windows_of(stage, times)
+        has_none = np.bincount(owner, minlength=self.parents.size) == 0
+        if self.on_error == "null":  # Keys of rows that are deleted: null in the bounds.
+            owner = np.sort(np.r_[owner, np.flatnonzero(has_none)])
+            bounds = spread_bounds(bounds, ~has_none[owner])
+            has_none[:] = False
+        for row in np.flatnonzero(has_none & ~self.failed[self.parents]).tolist():
+            value = () if times[row].as_py() is None else (shortened(json_text(times[row])),)
+            self.failures.append(Failure(int(self.parents[row]), stage.start or stage.end, NO_TIME, stage.sql, value))
+        self.failed[self.parents[has_none]] = True
+        self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | bounds
+        self.parents = self.parents[owner]
+        self._keep(np.ones(owner.size, np.bool_), bool(has_none.any()), "")
 
     def _refuse(self, batch: _Batch, columns: Sequence[tuple[str, Column]]) -> bool:
         """Refuses the records of failed rows; returns whether there are any."""

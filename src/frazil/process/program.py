@@ -126,7 +126,25 @@ class Lookup:
         return f"lookup {self.name}"
 
 
-Stage = Filter | Project | Explode | Lookup
+@dataclass(frozen=True)
+class Windows:
+    """A row for each window of its time that a row is in, with the window's bounds: [start, end). All lengths are in
+    microseconds; starts are multiples of `slide_us` from `offset_us` after 1970-01-01 UTC on.
+    """
+
+    #: The column of the time, a timestamp.
+    time: Field
+    size_us: int
+    slide_us: int
+    offset_us: int
+    #: The columns of the bounds, which have the type of the time; empty for none.
+    start: str
+    end: str
+    #: The windows as the query has them, for messages.
+    sql: str
+
+
+Stage = Filter | Project | Explode | Lookup | Windows
 
 
 def expressions_of(stage: Stage) -> tuple[Expression, ...]:
@@ -140,6 +158,8 @@ def expressions_of(stage: Stage) -> tuple[Expression, ...]:
             return (stage.array,)
         case Lookup():
             return stage.keys
+        case Windows():
+            return (stage.time,)
 
 
 @dataclass(frozen=True)
@@ -203,6 +223,8 @@ def origins_of(program: Program) -> Origins:
             names = _of(stage.array, origins)
             origins |= dict.fromkeys(filter(None, (stage.name, stage.position)), names)
             deciding |= names
+        elif isinstance(stage, Windows):
+            origins |= dict.fromkeys(filter(None, (stage.start, stage.end)), _of(stage.time, origins))
         elif isinstance(stage, Lookup):
             names = frozenset().union(*(_of(key, origins) for key in stage.keys))
             origins[stage.name] = names | {stage.name}

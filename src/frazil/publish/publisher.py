@@ -36,6 +36,7 @@ from frazil.publish.position import (
 from frazil.publish.report import HELD_REMEDY, FailedAudit, PublishReport
 from frazil.publish.tags import tags_of_commits, tags_of_publish
 from frazil.spec.publishing import TagSpec
+from frazil.stages.stage import TableStage
 from frazil.types import MAIN, Progress
 
 Mode = Literal["scheduled", "by hand", "override"]
@@ -57,6 +58,8 @@ class Published:
     is_copied: bool = False
     #: How rows that are deleted meanwhile are found in the files of main, as of TableMaintenance.compact.
     transfer: Transfer | None = None
+    #: What writes values of the rows beside these files, as of Compaction.
+    stages: tuple[TableStage, ...] = ()
 
 
 class Publisher:
@@ -264,7 +267,7 @@ class Publisher:
         if not table.is_copied:
             return None
         assert self._copies is not None
-        return self._copies.write(table.name, snapshot_id)
+        return self._copies.write(table.name, snapshot_id, table.stages)
 
     def follow(self, table: Published, copy: Copy | None) -> None:
         """Lets the branch have the files that main has, so that the next publish writes only what has changed since."""

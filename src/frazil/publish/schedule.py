@@ -25,6 +25,7 @@ from frazil.publish.report import PublishReport
 from frazil.publish.tags import last_time_ms, past
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec
+from frazil.stages.table import table_stages
 from frazil.types import MAIN
 
 _NAP_S = 0.5
@@ -42,9 +43,11 @@ def published_table(spec: TableSpec, transfer: Transfer | None = None) -> Publis
     withheld = {name: text for stage in spec.stage_settings.values() for name, text in stage.withheld.items()}
     if publish is None:
         return Published(spec.name, (), withheld, spec.publishing.tags)
-    is_copied = spec.publishing.copies_rows
+    name, tags, group = spec.name, spec.publishing.tags, publish.group or ""
+    if not spec.publishing.copies_rows:
+        return Published(name, publish.audits, withheld, tags, group)
     return Published(
-        spec.name, publish.audits, withheld, spec.publishing.tags, publish.group or "", is_copied, transfer
+        name, publish.audits, withheld, tags, group, is_copied=True, transfer=transfer, stages=table_stages(spec)
     )
 
 

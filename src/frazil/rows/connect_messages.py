@@ -55,7 +55,7 @@ VALUE = "value"
 _BRACE, _COLON = ord("{"), ord(":")
 _FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
-_TOMBSTONE = Fault(ErrorClass.TOMBSTONE, "the message's payload is null (a tombstone), so it is no row")
+_TOMBSTONE = Fault(ErrorClass.TOMBSTONE, "the message's payload is null (a tombstone), so it is not a row")
 _NO_STRUCT = Fault(
     ErrorClass.NOT_AN_OBJECT, "the message's schema describes a struct, and its payload is no JSON object"
 )

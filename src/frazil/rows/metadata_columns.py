@@ -102,7 +102,7 @@ def _number(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-_FIELDS = frozenset(("timestamp", "deleted_at"))
+_FIELDS = frozenset(("timestamp", "deleted_at", "valid_from"))
 """Fields of metadata that contain the record's timestamp, always or as the fallback."""
 
 

@@ -23,12 +23,13 @@ from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
-from frazil.process.program import Filter, Lookup, Origins, Program, origins_of
+from frazil.process.program import Filter, Lookup, Origins, Program, Stage, Windows, origins_of
 from frazil.process.references import references_of
+from frazil.process.windows import NO_TIME
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.stages.changes import DELETE, UPSERT, Carried, Changes, ReadRecords
 from frazil.stages.findings import QueriedRows, are_any, dropped_by, refuse_found
-from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.types import EVENT_TIME, FIRST_PLACEHOLDER_ID
 from frazil.upsert.records.read_changes import without_ordered
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -75,7 +76,10 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
         if "unavailable" in shaped.own:
             shaped = replace(shaped, own={**shaped.own, "unavailable": unsent_names(target, shaped)})
     else:
-        shaped = _identify(target, _Made(program, columns, converted, places, has_row, refused), read.columns, shaped)
+        names = [field.name for field in program.output]
+        times = result.columns[names.index(EVENT_TIME)] if EVENT_TIME in names else None
+        made = _Made(program, columns, converted, places, has_row, refused, times)
+        shaped = _identify(target, made, read.columns, shaped)
     # A record that a stage drops changes nothing: the row of its key stays.
     shaped = shaped.only(~are_any(dropped.values(), refused.size)[shaped.records])
     if target.changes is not None:
@@ -152,6 +156,9 @@ def _mismatches(failures: Iterable[Failure], records: Rows, limit: int) -> list[
 
 def _mismatch(failure: Failure, record: int) -> Mismatch:
     values = ", ".join(failure.values)
+    if failure.error_class == NO_TIME:
+        reason = f"the time of {failure.expression} is {values or 'null'}, and no window has it"
+        return Mismatch(record, failure.column, ErrorClass.NO_EVENT_TIME, reason)
     if failure.error_class == LOOKUP_MISS:
         reason = f"the reference table has no row for {failure.expression} of {values}"
         return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
@@ -244,16 +251,33 @@ class _Made:
     has_row: Bools
     #: Which records are refused, `(n_records,)`.
     refused: Bools
+    #: The time that the windows of each row are made of, `(n_rows,)`; None where rows are in no windows.
+    times: pa.Array | None = None
+
+
+def _each_with_one_row(target: TableTarget, result: _Made, changes: Changes) -> tuple[_Made, Changes]:
+    """Returns changes of a table whose rows are merged once for each of their rows."""
+    counts = np.bincount(result.places, minlength=changes.ops.size)
+    if target.changes is None or not target.changes.merge or counts.max(initial=0) <= 1:
+        return result, changes
+    at = np.repeat(np.arange(counts.size), np.maximum(counts, 1))
+    places, has_row = np.flatnonzero(counts[at]), result.has_row[at]
+    result = replace(result, columns=pick(result.columns, at), places=places, has_row=has_row)
+    return result, changes.take(at, changes.ops[at], changes.records[at])
 
 
 def _identify(target: TableTarget, result: _Made, records: Records, changes: Changes) -> Changes:
     """Returns the changes with the rows that the query makes, and with keys and order for those that have none; deletes in
     place of the rows that it drops.
     """
+    result, changes = _each_with_one_row(target, result, changes)
     spread = np.full(changes.ops.size, -1, np.int64)
     spread[result.places] = np.arange(result.places.size)
     others = np.flatnonzero((spread < 0) & changes.have_keys)
-    shaped = replace(changes, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in result.rows])
+    of_rows = pa.array(spread, mask=spread < 0)
+    shaped = replace(changes, columns=[column.take(of_rows) for column in result.rows])
+    if result.times is not None:
+        shaped = replace(shaped, own={**shaped.own, EVENT_TIME: result.times.take(of_rows)})
     shaped = _with_keys(target, result.program, shaped, pick(result.columns, others), others)
     shaped = replace(shaped, carried=_carried(target, result.program, result.columns, changes))
     shaped = replace(shaped, order=_order(target, shaped, result.has_row))
@@ -277,12 +301,15 @@ def are_marked(changes: Changes) -> Bools:
 
 def _keys_alone(program: Program) -> Program:
     """Returns the program without conditions: a row that it would drop has a key all the same."""
-    stages = (
-        replace(stage, on_miss="null") if isinstance(stage, Lookup) else stage
-        for stage in program.stages
-        if not isinstance(stage, Filter)
-    )
+    stages = (_for_keys(stage) for stage in program.stages if not isinstance(stage, Filter))
     return Program(tuple(stages), program.output)
+
+
+def _for_keys(stage: Stage) -> Stage:
+    """Returns a stage that makes one row of each."""
+    if isinstance(stage, Lookup):
+        return replace(stage, on_miss="null")
+    return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
 
 
 def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:

@@ -193,7 +193,7 @@ def _usable_schema(schema: WriterSchema, expects_record: bool, name: str, what: 
     """
     if schema.kind in ("unknown", "unusable") or is_record(schema) == expects_record:
         return schema
-    quoted = ("are no records", "holds records") if expects_record else ("are records", "holds none")
+    quoted = ("are not records", "holds records") if expects_record else ("are records", "holds none")
     return WriterSchema("unusable", f"its {what}s {quoted[0]}, and the column {name} {quoted[1]}")
 
 

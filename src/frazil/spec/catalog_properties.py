@@ -165,7 +165,7 @@ def check_value(name: str, value: str) -> None:
         message = f"`{name}` is `{value}`: the catalog would be waited for without end"
         raise SpecError(message, remedy="write how many connections there are, such as 2")
     if name == "oauth2-server-uri" and any(map(str.isspace, value)):
-        raise SpecError(f"`{name}` is no address", remedy="write it as https://HOST/PATH")
+        raise SpecError(f"`{name}` is not an address", remedy="write it as https://HOST/PATH")
     if name == "ref.hash":
         raise SpecError(f"`{name}` names a commit, which can only be read", remedy="remove it: `ref` names the branch")
 

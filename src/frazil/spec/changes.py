@@ -8,7 +8,7 @@ from typing import Any, cast
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import refusing_reader
-from frazil.spec.settings import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
+from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake
 
 _OPERATIONS = ("insert", "update", "delete")
@@ -17,7 +17,12 @@ _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_LOGS: tuple[MetadataField, ...] = ("source_ts", "connector_ts", "unavailable")
 """The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
 _OF_ANY = frozenset(
-    (*_OF_CHANGES, *_OF_DELETES, *(name for envelope in ENVELOPES.built_in.values() for name in envelope.all_metadata))
+    (
+        *_OF_CHANGES,
+        *_OF_DELETES,
+        *HISTORY,
+        *(name for envelope in ENVELOPES.built_in.values() for name in envelope.all_metadata),
+    )
 )
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
@@ -89,6 +94,8 @@ def added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
         added = (*added, *cast("tuple[MetadataField, ...]", ENVELOPES.get(kind).columns))
     if table.changes.deletes == "soft":
         added = (*added, *_OF_DELETES)
+    if table.changes.keeps_history:
+        added = (*added, *HISTORY)
     has_own_keys = (
         table.changes.key_columns
         or table.changes.envelope is not None
@@ -148,7 +155,7 @@ def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
     if table.changes.changelog and kind == "none":
         message = "`changelog: true` is for records that wrap changes, and the table has no `envelope`"
         yield Mistake("changelog", message, "write `envelope: debezium`, or remove it")
-    if table.changes.changelog and table.changes.mode == "upsert":
+    if table.changes.changelog and table.changes.mode == "upsert" and not table.changes.keeps_history:
         message = "`changelog: true` appends every change, and the table has `mode: upsert`"
         yield Mistake("changelog", message, "give the changelog a table of its own; both may read one topic")
 
@@ -158,7 +165,11 @@ def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
     for name in table.metadata:
         if name not in _OF_ANY or name in usable or (name in _OF_DELETES and table.changes.deletes == "soft"):
             continue
-        if name in _OF_DELETES:
+        if name in HISTORY and table.changes.keeps_history:
+            continue
+        if name in HISTORY:
+            message, remedy = f"`{name}` in `metadata` is for versions of rows", "`mode: history`"
+        elif name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
         elif kind == "none":
             message, remedy = f"`{name}` in `metadata` needs an envelope, and the table has none", "`envelope`"

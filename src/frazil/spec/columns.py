@@ -132,7 +132,9 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
         inner = other.field or ()
         is_inside = len(inner) > len(path) and inner[: len(path)] == path
         if is_inside and column.field and not isinstance(column.type, types.StructType):
-            message = f"the column `{other.name}` is for a field inside the one of `{column.name}`, which is no struct"
+            message = (
+                f"the column `{other.name}` is for a field inside the one of `{column.name}`, which is not a struct"
+            )
             raise SpecError(message, remedy="keep one of them, or give the other a struct type")
 
 

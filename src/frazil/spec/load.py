@@ -9,9 +9,9 @@ from pathlib import Path
 from frazil.errors import SpecError
 from frazil.plugins.extras import is_installed, names_of_extras, not_installed
 from frazil.secrets import Secrets, has_reference
+from frazil.shares.settings import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
-from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of
 from frazil.spec.syntax.environments import (
     ENVIRONMENTS,
@@ -141,7 +141,7 @@ def _complete(spec: PipelineSpec) -> PipelineSpec:
 
 
 def _check_topics(spec: PipelineSpec) -> Iterator[Mistake]:
-    if not (spec.tables or spec.selected.topics or spec.routes or spec.selected.follows_topic_keys):
+    if not (spec.tables or spec.makes_tables):
         yield Mistake((), "the file has neither `tables` nor `topics`", "write one of them")
     if spec.selected.topics and not spec.selected.namespace:
         yield Mistake("topics", "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")

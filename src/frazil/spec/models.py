@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
-from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
+from frazil.plugins.stages import STAGES
 from frazil.secrets import redact
+from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
 from frazil.spec.publishing import PublishingSpec
@@ -47,7 +48,7 @@ from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.stages.expect.settings import ExpectSpec
 from frazil.stages.protect.settings import ProtectSpec
 from frazil.stages.settings import StageSettings
-from frazil.types import MAIN, RoutedTable
+from frazil.types import MAIN, DerivedTable
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
@@ -132,10 +133,6 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         forms.with_switch(section("table_maintenance"), lambda is_on: settings.MaintenanceSpec(is_on=is_on)),
     ] = settings.MaintenanceSpec()
     """Table maintenance."""
-    #: The route that feeds the table; None where the table takes all records of its topics.
-    route: Annotated[Route | None, not_a_key("route")] = None
-    #: The values of the table's records, of a table that the route made.
-    route_values: Annotated[tuple[str, ...], not_a_key("route_values")] = ()
     #: The stages of installed packages, each by its key with its settings, in the order of the file.
     stages: Annotated[
         tuple[tuple[str, SerializeAsAny[BaseModel]], ...], BeforeValidator(read_stages), not_a_key("stages")
@@ -155,7 +152,8 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         """
         query = self.query
         steps = query.where or query.select or query.has_steps or query.lookup
-        return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+        reshapes = any(STAGES.get(name).reshape is not None for name, _ in self.stages)
+        return bool(steps or reshapes or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property
     def stops_at_mismatch(self) -> bool:
@@ -176,7 +174,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     def of_records(self) -> Self:
         """Returns the settings of the table that the records alone would make."""
         stages = {name: stage.of_records() for name, stage in self.stage_settings.items()}
-        return self.without_query().model_copy(update=stages)
+        return self.without_query().model_copy(update={**stages, "stages": ()})
 
 
 class DivisionSpec(Declared):
@@ -361,10 +359,31 @@ class PipelineSpec(
         return redact(text, self.file.secrets)
 
     @property
+    def declared(self) -> tuple[TableSpec, ...]:
+        """The settings of tables that the file has: of single tables, of those of a route, and of all."""
+        return (*self.tables, *self.routes, *filter(None, (self.defaults,)))
+
+    @property
+    def table_names(self) -> list[str]:
+        """The names of the tables that the file declares or makes, for people."""
+        of_topics = (f"{self.selected.namespace}.{selector.text}" for selector in self.selected.topics)
+        return [*(table.name for table in self.tables), *of_topics, *(route.text for route in self.routes)]
+
+    @property
+    def makes_tables(self) -> bool:
+        """Whether there may be tables that the file does not declare one by one."""
+        return bool(self.routes or self.selected.topics or self.selected.follows_topic_keys)
+
+    @property
+    def new_topics(self) -> tuple[TopicSelector, ...]:
+        """The topics that get tables which the file does not declare one by one."""
+        by_topic = (selector for route in self.routes if route.is_by_topic for selector in route.source.topics)
+        return (*self.selected.topics, *by_topic)
+
+    @property
     def lookup_files(self) -> tuple[str, ...]:
         """The files of lookups, which may be in other stores than the tables."""
-        declared = (*self.tables, *self.routes, *filter(None, (self.defaults,)))
-        return tuple(lookup.file for section in declared for lookup in section.query.lookup if lookup.file)
+        return tuple(lookup.file for section in self.declared for lookup in section.query.lookup if lookup.file)
 
     @property
     def control_topic(self) -> str:
@@ -387,17 +406,27 @@ class PipelineSpec(
         is_named = any(table.bad_records.dead_letters.table == name for table in self.tables)
         if is_named or name.endswith(DEAD_LETTERS):
             return MAIN
-        route = next((route for route in self.routes if route.division.to.may_make(name)), None)
+        route = self._route_to(name)
         if route is not None:
             return route.publishing.branch
         is_selected = self.selected.namespace is not None and name.startswith(f"{self.selected.namespace}.")
         return self.defaults.publishing.branch if is_selected and self.defaults is not None else MAIN
 
-    def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
-        """The table of a route that takes the records with some values. rest: the route's table of the rest."""
+    def _route_to(self, name: str) -> RouteSpec | None:
+        return next((route for route in self.routes if route.division.to.may_make(name)), None)
+
+    def named_table(self, name: str) -> TableSpec | None:
+        """The table that values of records, or topics, may make under this name; None where none do."""
+        route = self._route_to(name)
+        return route.as_table(name=name, line=0) if route is not None else None
+
+    def derived_table(self, rest: TableSpec, derived: DerivedTable) -> TableSpec:
+        """The table that takes the records with some values. rest: the table that takes the rest."""
+        assert rest.source.share is not None
         route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
-        start = Start(kind="offsets", offsets=dict(routed.start))
-        return route.as_table(name=routed.name, start=start, route=rest.route, route_values=routed.values, line=0)
+        start = Start(kind="offsets", offsets=dict(derived.start))
+        share = replace(rest.source.share, values=derived.values)
+        return route.as_table(name=derived.name, start=start, share=share, line=0)
 
     def tables_by_topic(self, topics: Collection[str]) -> list[TableSpec]:
         """The tables of those of the topics that routes by topic select, each with all topics of its name."""

@@ -115,7 +115,7 @@ def parse_term(text: str) -> PartitionTerm:
     match = _TERM.fullmatch(text.strip())
     if match is None:
         remedy = _QUOTES if _CUT.fullmatch(text.strip()) else _FORMS
-        raise SpecError(f"`{text}` is no column and no transform of one", remedy=remedy)
+        raise SpecError(f"`{text}` is neither a column nor a transform of one", remedy=remedy)
     if match["column"]:
         return PartitionTerm(_column(text, match["column"]))
     word, (column, *numbers) = match["word"].lower(), [part.strip() for part in match["inside"].split(",")]
@@ -260,7 +260,7 @@ def _word(kind: types.IcebergType) -> str:
 
 def _remedy(term: PartitionTerm) -> str:
     word = term.transform.split("[", maxsplit=1)[0]
-    return f"{word} is for {_ALLOWED[word]}" if word in _ALLOWED else "write a column that is no list, map or struct"
+    return f"{word} is for {_ALLOWED[word]}" if word in _ALLOWED else "write a column that is not a list, map or struct"
 
 
 def find_type(path: str, fields: Mapping[str, types.IcebergType]) -> types.IcebergType | None:

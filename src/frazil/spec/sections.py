@@ -133,12 +133,12 @@ def _check_ha(ha: connections.HaSpec) -> Iterator[Mistake]:
         yield Mistake("uri", f"`ha.uri` is of no use with `elect: {ha.elect}`", "remove it, or elect by `postgres`")
     elif ha.uri and not re.match("postgres(ql)?://[^/?#]+", ha.uri):
         remedy = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-        yield Mistake("uri", "`ha.uri` is no address of a PostgreSQL database", remedy)
+        yield Mistake("uri", "`ha.uri` is not an address of a PostgreSQL database", remedy)
     if ha.elect == "none" and ha.mode == "spread":
         yield Mistake("mode", "`ha.mode: spread` needs a leader that divides the tables", "elect by `kafka`")
     if ha.listen is not None and ha.listen.host in ("0.0.0.0", "::"):
         remedy = "write the address of this machine, or leave it out"
-        yield Mistake("listen", f"`ha.listen: {ha.listen}` is no address that others can connect to", remedy)
+        yield Mistake("listen", f"`ha.listen: {ha.listen}` is not an address that others can connect to", remedy)
 
 
 def _check_commit(commit: CommitSpec) -> Iterator[Mistake]:

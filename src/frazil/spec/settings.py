@@ -28,9 +28,13 @@ MetadataField = Literal[
     "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
     "source_schema", "source_table", "unavailable", "deleted", "deleted_at", "ce_id", "ce_source", "ce_type", "ce_time",
     "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions", "event_id", "event_type", "aggregate_type",
-    "aggregate_id",
+    "aggregate_id", "valid_from", "valid_to", "is_current",
 ]  # fmt: skip
-METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
+HISTORY: tuple[MetadataField, ...] = ("valid_from", "valid_to", "is_current")
+"""The columns of a table with `mode: history` that show when a version of a row was valid."""
+METADATA_COLUMNS: Mapping[MetadataField, str] = {
+    field: field if field in HISTORY else f"_{field}" for field in get_args(MetadataField)
+}
 """The column that each field of `metadata` is written to, unless the file names another."""
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""

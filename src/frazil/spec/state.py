@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from frazil.name_case import Spellings
+from frazil.spec.grouped_tables import describe_grouping, groups_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
 from frazil.spec.syntax.problems import Mistake
@@ -40,7 +41,7 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
     "max": ((PrimitiveType,), "plain values"),
 }
 """The types of columns that a function takes, and what they are called; the other functions take every column."""
-RETRACTABLE = ("latest", "sum", "count")
+RETRACTABLE = ("latest", "sum", "count", "avg")
 """The functions from which a row of the source can be subtracted, or that need not change."""
 _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
@@ -63,15 +64,21 @@ def retracts(table: TableSpec) -> bool:
 
 
 def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The columns, metadata and handling of tombstones that `merge` and `dedupe` bring about. metadata: of the table."""
+    """The columns, metadata, and handling of tombstones and bad records that `merge` and `dedupe` bring about. metadata: of
+    the table.
+    """
     settings: dict[str, Any] = {}
     declared = Spellings((*(column.name for column in table.shape.columns), *metadata.values()))
     counts = [name for name, function in table.changes.merge if function == "count" and declared.find(name) is None]
+    counts = [] if groups_of(table) is not None else counts  # The query makes them.
     if counts and ALL_COLUMNS not in counts:
         columns = (ColumnSpec(name=name, type=LongType(), constant="1") for name in counts)
         settings["columns"] = (*table.shape.columns, *columns)
     if retracts(table) and not table.changes.tombstones:
         settings["tombstones"] = "ignore"
+    if retracts(table) and "on_bad_record" not in table.bad_records.model_fields_set:
+        # Without the record, the next change of its row would subtract what was never added.
+        settings["on_bad_record"] = "stop"
     if table.changes.dedupe is not None and table.changes.dedupe.within_s is not None and "timestamp" not in metadata:
         settings["metadata"] = {**metadata, "timestamp": METADATA_COLUMNS["timestamp"]}
     return settings
@@ -79,8 +86,9 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
 
 def describe_state(table: TableSpec) -> Iterator[str]:
     """Yields how rows are made of more than their own record, a line for each setting."""
-    changes = table.changes
-    if is_merging(table):
+    changes, groups = table.changes, list(describe_grouping(table))
+    yield from groups
+    if is_merging(table) and not groups:
         functions = dict(changes.merge)
         others = functions.pop(ALL_COLUMNS, "latest")
         named = [f"{function} of {name}" for name, function in functions.items() if function != "count"]

@@ -14,7 +14,7 @@ from frazil.errors import SpecError
 from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
-from frazil.spec.settings import METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
+from frazil.spec.settings import HISTORY, METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, advice, try_check
 from frazil.spec.table_forms import LOOKUP_EXAMPLE
 from frazil.spec.topics import table_name
@@ -98,7 +98,7 @@ def check_added(table: TableSpec) -> Iterator[Mistake]:
         text = str(value)
         is_path = text in OF_CHANGES and (has_envelope or "." in text)
         is_path |= has_envelope and text.startswith(("source.", "transaction."))
-        if text in names or not (is_path or text in METADATA_COLUMNS.values()):
+        if text in names or text in HISTORY or not (is_path or text in METADATA_COLUMNS.values()):
             continue
         if has_envelope:
             message = f"`add_fields` has `{text}`, which the table's envelope does not have"

@@ -9,10 +9,12 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
+from frazil.shares.share import Share
 from frazil.spec import settings, table_forms
+from frazil.spec.late import LATE, LateSpec
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.keys import Declared, Key, section
+from frazil.spec.syntax.keys import Declared, Key, not_a_key, section
 from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
@@ -53,6 +55,8 @@ class SourceSpec(Declared):
     sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
     infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
     """What fields of JSON without a schema may become where no column is declared."""
+    #: Which of its topics' records the table takes, where several tables divide them; None where it takes all.
+    share: Annotated[Share | None, not_a_key("share")] = None
 
 
 class ShapeSpec(Declared):
@@ -168,8 +172,14 @@ class ChangesSpec(Declared):
     ] = None
     """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
     cloudevents or outbox, of events."""
-    mode: Literal["append", "upsert"] = "append"
-    """Whether records are appended (append) or replace rows by key (upsert)."""
+    mode: Literal["append", "upsert", "history"] = "append"
+    """Whether records are appended (append), replace rows by key (upsert), or become versions of the row of their key
+    (history): each has `valid_from`, `valid_to` and `is_current`."""
+    #: Whether every version of a row is kept, of a table whose `mode`, once the file is read, is upsert.
+    keeps_history: Annotated[bool, not_a_key("keeps_history")] = False
+    track: Annotated[tuple[str, ...], forms.NAMES] = ()
+    """With `mode: history` the columns whose changes make a version; all but the key, `order_by` and metadata unless
+    written. The other columns have the values of the version's last record."""
     #: Empty: those of the record's key.
     key_columns: Annotated[tuple[str, ...], forms.NAMES] = ()
     """The columns that identify a row; by default the record key's, or those that Canal's messages name."""
@@ -203,6 +213,12 @@ class ChangesSpec(Declared):
     #: None: equal records are rows of their own.
     dedupe: Annotated[settings.DedupeSpec | None, section("dedupe")] = None
     """Which records of an append table are duplicates, which are dropped: `{by: [event_id], within: 24h}`."""
+    #: None: no record is late.
+    late: Annotated[LateSpec | None, LATE] = None
+    """Which records are late for the windows of a query with GROUP BY: `7d`, or `{after: 7d, else: dead_letter}`; `else` is
+    drop unless written."""
+    emit: Literal["update", "closed"] = "update"
+    """When a window is in the table: from its first record on (update), or once it is complete (closed)."""
 
 
 class LayoutSpec(Declared):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES
-from frazil.spec import changes, settings, state, steps
+from frazil.spec import changes, grouped_tables, history, settings, state, steps
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
     check_column,
@@ -51,7 +51,7 @@ _STRANGE_IN_TABLE: Mapping[str, str] = {
     "zone": "write it in a column: `columns: {NAME: {type: timestamptz, zone: UTC}}`",
 }
 """Keys of other places and of other tools that are easily written into a table, and what to do about them."""
-_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes", "merge")
+_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes", "merge", "track")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
 """
@@ -94,7 +94,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
 def prepare_defaults(node: Node, shared: Shared, reading: Reading) -> Node:
     """Returns `defaults` with what they share."""
     if isinstance(node, Section):
-        remedy = "write it in each table: it is no default for others"
+        remedy = "write it in each table: it is not a default for others"
         node = refuse_keys(node, OF_ONE_TABLE, "", remedy, reading)
     return prepare_table(node, DEFAULTS, f"`{DEFAULTS}`", node.line, replace(shared, defaults=None), reading)
 
@@ -148,6 +148,7 @@ def _complete_table(table: _Spec) -> _Spec:
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
+    table = history.as_upserts(table.model_copy(update=grouped_tables.settings_of_grouping(table)))
     of_changes = changes.settings_of_changes(table)
     of_state = state.settings_of_state(table, of_changes["metadata"])
     return table.model_copy(update={"topic": None, "topics": topics, **of_changes, **of_state})
@@ -201,7 +202,7 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
             (
                 candidate
                 for candidate, usual in settings.METADATA_COLUMNS.items()
-                if fold_case(usual) == fold_case(first)
+                if fold_case(usual) == fold_case(first) and candidate not in settings.HISTORY
             ),
             None,
         )
@@ -268,6 +269,8 @@ OF_TABLES = Rules(
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
         steps.check_new_names, steps.check_different, _check_publishing, state.check_merge, state.check_dedupe,
+        grouped_tables.check_grouping,
+        history.check_history,
     ),
     _STRANGE_IN_TABLE.get,
 )  # fmt: skip

@@ -173,7 +173,7 @@ def _commit(keys: TopicKeys) -> dict[str, str]:
     if not interval:
         return {}
     if not interval.isdecimal():
-        keys.reject("commit.interval.ms", f"`{interval}` is no number of milliseconds", "write one, such as 60000")
+        keys.reject("commit.interval.ms", f"`{interval}` is not a number of milliseconds", "write one, such as 60000")
         return {}
     is_whole = int(interval) % 1000 == 0
     return {"interval": duration_text(int(interval) // 1000) if is_whole else f"{interval}ms"}
@@ -198,7 +198,7 @@ def _formats(keys: TopicKeys) -> dict[str, Any]:
     if transform == "flatten_debezium":
         settings |= {"envelope": "debezium", "changelog": True}
         keys.differ(
-            "transform.value.type", "`_cdc` is no struct", "read `_op` and `_source_ts`, or name them in `metadata`"
+            "transform.value.type", "`_cdc` is not a struct", "read `_op` and `_source_ts`, or name them in `metadata`"
         )
     if key := keys.take("convert.key.type"):
         settings |= {"key": _format(keys, "key", key), "metadata": {"key": "_kafka_key"}}

@@ -23,6 +23,11 @@ UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
 
 
+def empties(ops: NDArray[np.int8]) -> Bools:
+    """Returns which operations delete all rows, bool of the same shape."""
+    return np.asarray(ops == TRUNCATE, np.bool_)
+
+
 @dataclass(frozen=True)
 class ReadRecords:
     """Records of one topic that are read at once: what every stage can ask for beside the changes."""
@@ -97,7 +102,7 @@ class Changes:
     @property
     def have_keys(self) -> Bools:
         """Which changes are of the row of a key, and not of all rows, bool `(n_changes,)`."""
-        return np.asarray(self.ops != TRUNCATE, np.bool_)
+        return ~empties(self.ops)
 
     @property
     def ignored_records(self) -> dict[str, int]:

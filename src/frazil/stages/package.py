@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,12 +13,13 @@ from pydantic import BaseModel
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
-from frazil.plugins.stages import STAGES, StageResult
+from frazil.plugins.stages import STAGES, StageCheck, StageResult
 from frazil.process.kernels.functions import WRONG_RESULT
+from frazil.process.program import Expression
 from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
 from frazil.stages.changes import UPSERT, Changes, ReadRecords
-from frazil.stages.stage import TableStage
+from frazil.stages.stage import RowWriter, TableStage
 from frazil.write.target import TableTarget
 
 
@@ -31,7 +33,37 @@ class PackageStage(TableStage):
 
     def describe(self) -> str:
         """See TableStage."""
-        return f"{self.name}: {STAGES.get(self.name).plan(_settings(self.name, self.settings_json))}"
+        return f"{self.name}: {STAGES.get(self.name).plan(self.settings)}"
+
+    @property
+    def settings(self) -> BaseModel:
+        """What the key of the table holds."""
+        return _settings(self.name, self.settings_json)
+
+    def after_query(self, types: Mapping[str, pa.DataType]) -> Mapping[str, Expression]:
+        """See TableStage."""
+        columns: Mapping[str, Expression] = STAGES.get(self.name).call("reshape", {}, self.settings, types)
+        return columns
+
+    def check_table(self, location: str | None) -> Iterable[StageCheck]:
+        """See TableStage."""
+        checks: Iterable[StageCheck] = STAGES.get(self.name).call("check", (), self.settings, location)
+        return checks
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """See TableStage."""
+        return STAGES.get(self.name).actions
+
+    @property
+    def keeps_aside(self) -> bool:
+        """See TableStage."""
+        return STAGES.get(self.name).open is not None
+
+    def open(self, target: TableTarget) -> RowWriter | None:
+        """See TableStage."""
+        writer: RowWriter | None = STAGES.get(self.name).call("open", None, self.settings, target)
+        return writer
 
     def run(self, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
         """Returns the changes behind the stage; the given ones while the records need another schema first. A delete has no
@@ -44,7 +76,11 @@ class PackageStage(TableStage):
         columns = {field.name: column for field, column in zip(target.fields, changes.columns, strict=True)}
         at = pa.array(rows)
         given = columns if rows.size == changes.ops.size else {key: column.take(at) for key, column in columns.items()}
-        result = STAGES.get(self.name).run(_settings(self.name, self.settings_json), given)
+        kind = STAGES.get(self.name)
+        result = kind.run(self.settings, given)
+        if target.files.location:  # Otherwise the table is not created yet, and no row is written.
+            more = kind.call("refuse", (), self.settings, target, given)
+            result = replace(result, refused=(*result.refused, *more))
         _check(target, self.name, result, given, rows.size)
         return _apply(target, self.name, result, rows, changes, read.limit)
 

@@ -41,7 +41,7 @@ class StageSettings(Declared):
         return type(self)()
 
     def of_rest(self) -> Self:
-        """Returns the settings for records of a route whose rows no query makes, those of the table of the rest."""
+        """Returns the settings of the table of the rest: no query makes the rows of records that no derived table takes."""
         return self
 
     def of_copy(self) -> Self:
@@ -56,6 +56,6 @@ class StageSettings(Declared):
         """Yields what the settings have wrong, or contradict in the others of the table."""
         return ()
 
-    def check_route(self, _names: Sequence[str], /) -> Iterable[Mistake]:
-        """Yields what is wrong where the values of these fields name tables."""
+    def check_share(self, _names: Sequence[str], /) -> Iterable[Mistake]:
+        """Yields what is wrong where the values of these fields name the table of a record."""
         return ()

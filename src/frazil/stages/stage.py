@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from frazil.process.program import Project
+from frazil.plugins.stages import StageCheck
+from frazil.process.program import Expression, Project
 from frazil.schema.parts import Path
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.findings import Finding, QueriedRows
@@ -45,6 +46,22 @@ class RowCondition(NamedTuple):
     remedy: str
 
 
+class RowWriter(Protocol):
+    """What one task writes beside the files of a table: what it has written stays only if the files do."""
+
+    def write(self, rows: pa.Table) -> pa.Table:
+        """Returns as many rows, as they are to be in the files. Rows that it has returned it returns as they are.
+
+        Raises: OSError where the store refuses what is written.
+        """
+
+    def finish(self) -> None:
+        """Completes what was written, before the files are. Raises: OSError."""
+
+    def abandon(self) -> None:
+        """Removes what was written, as far as possible."""
+
+
 @dataclass(frozen=True)
 class TableStage:
     """A stage of one table, made from its settings: small, comparable, and sent to tasks as it is."""
@@ -66,6 +83,19 @@ class TableStage:
 
     def check_query(self, _spec: TableSpec, _query: Query, _fields: Schema, _origins: Origins, /) -> None:
         """Raises SpecError where the query makes what the stage forbids. _fields: the columns of the records."""
+
+    def after_query(self, _types: Mapping[str, pa.DataType], /) -> Mapping[str, Expression]:
+        """Returns columns that are other ones behind the table's query, or new, made of its columns. _types: of these."""
+        return {}
+
+    def check_table(self, _location: str | None, /) -> Iterable[StageCheck]:
+        """Yields what `frazil check` finds. _location: the table's folder; None where the table does not exist."""
+        return ()
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """The maintenance actions that the table has for the stage's sake."""
+        return ()
 
     def conditions(self) -> Sequence[RowCondition]:
         """Returns the conditions that `Program.conditions` is to have."""
@@ -97,6 +127,15 @@ class TableStage:
     def finish(self, _target: TableTarget, _read: ReadRecords, changes: Changes, /) -> Changes:
         """Returns the changes as they may be written and reported, when all stages have run."""
         return changes
+
+    @property
+    def keeps_aside(self) -> bool:
+        """Whether rows refer to what is written beside the files, by other names each time that they are written."""
+        return False
+
+    def open(self, _target: TableTarget, /) -> RowWriter | None:
+        """Returns what a task writes beside the files of the table; None where the stage writes nothing."""
+        return None
 
     def show(self, _records: TableTarget, columns: Mapping[str, pa.Array], /) -> Mapping[str, pa.Array]:
         """Returns columns of records as people may see them. _records: the table that the records alone would make."""

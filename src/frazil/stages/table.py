@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from frazil.spec.models import TableSpec
 from frazil.stages.expect.stage import expect_stage
 from frazil.stages.expect.watch import ExpectWatch
@@ -11,7 +9,6 @@ from frazil.stages.notes import StageNote
 from frazil.stages.package import PackageStage
 from frazil.stages.protect.rules import ProtectedFields
 from frazil.stages.protect.stage import protect_stage
-from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 
@@ -21,7 +18,7 @@ NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
 
 def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
     """Returns the stages that the settings of a table ask for."""
-    packages = (PackageStage(name, settings.model_dump_json()) for name, settings in spec.stages)
+    packages = (PackageStage(name, settings.model_dump_json(by_alias=True)) for name, settings in spec.stages)
     own = protect_stage(spec.protection), expect_stage(spec.expectations)
     return tuple(filter(None, (*packages, *own)))
 
@@ -29,8 +26,3 @@ def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
 def stage_watches() -> tuple[StageWatch, ...]:
     """Returns what the driver remembers of a table for its stages, at its start."""
     return (ExpectWatch(),)
-
-
-def record_key_of(stages: Iterable[TableStage]) -> RecordKey | None:
-    """Returns what encrypts the records of a table with these stages; None where anybody may read them."""
-    return next((stage.record_key for stage in stages if stage.record_key is not None), None)

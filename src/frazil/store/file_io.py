@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import obstore
 import pyarrow as pa
@@ -27,7 +27,17 @@ _PART_BYTES = 5 * 1024 * 1024
 _PARTS_AT_A_TIME = 4
 _CODE, _MESSAGE = re.compile("<Code>([^<]*)"), re.compile("<Message>([^<]*)")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_REFUSED = re.compile(r"AccessDenied|403 Forbidden|PermissionDenied|lacked the necessary privileges")
 _QUERY = re.compile(r"\?[^\s\"'<>)]*")
+
+
+class StoredFile(NamedTuple):
+    """A file of a store."""
+
+    location: str
+    size_bytes: int
+    #: When it was last written, in milliseconds by the store's clock.
+    written_ms: int
 
 
 @lru_cache(maxsize=64)
@@ -71,6 +81,65 @@ class StoreIO(FileIO):
     def new_output(self, location: str) -> OutputFile:
         """See FileIO. Raises: SpecError for a location that no client can reach."""
         return self._file(location)
+
+    def read_range(self, location: str, start: int, end: int) -> bytes:
+        """Returns the bytes of a file from `start` to `end`, by one request of an object store. Raises: OSError."""
+        address = address_of(location)
+        if end <= start:  # Not a range to object stores.
+            return b""
+        if address.kind in ("local", "hdfs"):
+            with self._file(location).open() as stream:
+                stream.seek(start)
+                return bytes(stream.read(end - start))
+        with _as_os_errors(location):
+            return bytes(obstore.get_range(self._client(address).store, address.key, start=start, end=end))
+
+    def look(self, location: str, count: int) -> tuple[bytes, int, str]:
+        """Returns the first bytes of a file, `count` at most, its size, and what changes when it is replaced, by one request
+        of an object store.
+
+        Raises: FileNotFoundError; PermissionError where this client may not read it; OSError when the store fails.
+        """
+        address = address_of(location)
+        if address.kind in ("local", "hdfs"):
+            file = self._file(location)
+            with file.open() as stream:
+                return bytes(stream.read(count)), len(file), self.version_of(location)
+        try:
+            with _as_os_errors(location):
+                answer = obstore.get(self._client(address).store, address.key, options={"range": (0, count)})
+                return bytes(answer.bytes()), answer.meta["size"], answer.meta["e_tag"] or ""
+        except OSError as error:
+            if _REFUSED.search(str(error)):
+                raise PermissionError(str(error)) from None
+            if isinstance(error, FileNotFoundError) or len(self._file(location)):
+                raise
+            return b"", 0, self.version_of(location)  # A store has no range of an empty object.
+
+    def files(self, location: str) -> Iterator[StoredFile]:
+        """Yields the files in a folder and in the folders inside it; none where there is no such folder.
+
+        Raises: OSError when the store fails.
+        """
+        address, root = address_of(location), location.rstrip("/")
+        if address.kind == "local":
+            folder = Path(address.key)
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    status, name = path.stat(), path.relative_to(folder).as_posix()
+                    yield StoredFile(f"{root}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
+            return
+        if address.kind == "hdfs":
+            for name, size, written_ms in self._cluster(address).files(location, address.key):
+                yield StoredFile(f"{root}/{name}", size, written_ms)
+            return
+        prefix = address.key.rstrip("/")
+        with _as_os_errors(location):
+            for objects in obstore.list(self._client(address).store, prefix=prefix or None, chunk_size=1000):
+                for entry in objects:
+                    written_ms = int(entry["last_modified"].timestamp() * 1000)
+                    place = f"{root}/{entry['path'][len(prefix) :].lstrip('/')}"
+                    yield StoredFile(place, entry["size"], written_ms)
 
     def version_of(self, location: str) -> str:
         """Returns what changes when a file is replaced: the ETag of an object, or size and modification time.

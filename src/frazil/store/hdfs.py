@@ -103,6 +103,19 @@ class HdfsCluster:
             except FileNotFoundError:
                 return
 
+    def files(self, location: str, key: str) -> Iterator[tuple[str, int, int]]:
+        """Yields the files in a folder and in those inside it: path in the folder, size in bytes, and when it was last
+        written, in milliseconds. Raises: OSError.
+        """
+        folder = f"/{key}".rstrip("/")
+        with _as_os_errors(location):
+            try:
+                for status in self.client.list_status(folder or "/", recursive=True):
+                    if not status.isdir:
+                        yield status.path[len(folder) :].lstrip("/"), status.length, status.modification_time
+            except FileNotFoundError:
+                return
+
     def options(self, overwrite: bool) -> WriteOptions:
         """Returns what a new file has: what one of Java's would have."""
         settings = self._settings

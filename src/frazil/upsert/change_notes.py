@@ -13,9 +13,9 @@ from frazil.report import ChangeReport, TaskReport
 from frazil.schema.arrow import Bools
 from frazil.stages.changes import Changes
 from frazil.types import Progress
+from frazil.upsert.emptied import emptying_in, error_of
 from frazil.upsert.key_updates.parts import KeyUpdateNotes, are_parts, key_update_notes
 from frazil.upsert.records.tombstones import still_last
-from frazil.upsert.truncates import error_of, truncates_in
 
 AGAIN = "produce the record to the topic again, or reset the table"
 """The remedy for a change that cannot be applied late."""
@@ -23,7 +23,7 @@ AGAIN = "produce the record to the topic again, or reset the table"
 
 def error_in(changes: ChangeReport) -> RecordError | None:
     """Returns the error that stops the table; None where nothing does."""
-    return error_of(truncates_in(changes))
+    return error_of(emptying_in(changes))
 
 
 def not_alone(changes: Changes) -> Iterator[tuple[Bools, str]]:
@@ -35,7 +35,7 @@ def not_alone(changes: Changes) -> Iterator[tuple[Bools, str]]:
 
 def progress_after(progress: Progress, before: Progress, report: TaskReport) -> Progress:
     """Returns the progress of a batch with what it keeps of its changes. before: the progress before the batch."""
-    emptied = max(before.emptied, truncates_in(report.changes).emptied)
+    emptied = max(before.emptied, emptying_in(report.changes).emptied)
     return replace(progress, emptied=emptied, last_deletes=still_last(before, report, progress.offsets))
 
 
@@ -43,7 +43,7 @@ def dependence(changes: ChangeReport) -> str:
     """Returns why the rows depend on more than their records; empty where they do not."""
     if key_update_notes(changes) != KeyUpdateNotes():
         return "keys of rows were changed"
-    if truncates_in(changes).has_some:
+    if emptying_in(changes).has_some:
         return "the table was truncated"
     if any(touched_keys.buffered for touched_keys in changes.touched):
         return "changes keep values of the rows that they replace"

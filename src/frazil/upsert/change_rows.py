@@ -42,7 +42,6 @@ from frazil.upsert.key_updates.old_rows import (
 from frazil.upsert.lookup.live_rows import as_numbers
 from frazil.upsert.old_values.row_places import ends_of_chains
 from frazil.upsert.records.read_changes import keys_of
-from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -84,6 +83,14 @@ class _Part:
     marks: Bools | None = None
 
 
+def only(mask: Bools, rows: pa.Table, changes: Changes, records: Records) -> tuple[pa.Table, Changes, Records]:
+    """Returns the changes where `mask`, bool `(n_changes,)`, is true, with their rows and columns of records."""
+    if mask.all():
+        return rows, changes, records
+    places = np.flatnonzero(mask)
+    return rows.take(pa.array(places)), changes.only(mask), pick(records, places)
+
+
 class ChangeRows:
     """Collects the changes of one table in any order; `finish` writes the rows of the latest changes."""
 
@@ -97,8 +104,6 @@ class ChangeRows:
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.
         self.lost: set[tuple[str, int, int]] = set()
-        #: Truncates that are not changes of single rows.
-        self.truncates = Truncates()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic.
@@ -106,12 +111,6 @@ class ChangeRows:
         rows: one row per change, in the schema of the files. records: the columns of the changes' records, one value
         per change.
         """
-        if not changes.ops.size:
-            return
-        is_kept = self.truncates.separate(self._target, topic, changes, records)
-        if not is_kept.all():
-            kept = np.flatnonzero(is_kept)
-            rows, changes, records = rows.take(pa.array(kept)), changes.only(is_kept), pick(records, kept)
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
         updated = updated_keys(changes)
         is_departed = np.isin(changes.records, [row for row, _, is_delete in updated.parts if is_delete])
@@ -279,7 +278,7 @@ def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Fille
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
-    # After a truncate there is no old row whose values could stay.
+    # In an emptied table there is no old row whose values could stay.
     places = np.array(sorted(lost), np.int64)
     deciding = places[np.isin(places, latest.last)].tolist()
     return _Filled(rows, waits if latest.cut < 0 else {}, {**_hidden(part, kept, asked, without), **given}, deciding)

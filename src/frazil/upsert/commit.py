@@ -29,6 +29,7 @@ from frazil.stages.changes import UPSERT
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.deduplicate import LatestChanges, Ranked, key_codes
+from frazil.upsert.emptied import EmptiedRows, are_emptied, find_emptied
 from frazil.upsert.lookup.delete_files import bits_of, read_deletes, rows_of, write_deletes
 from frazil.upsert.lookup.live_rows import (
     ColumnCache,
@@ -43,7 +44,6 @@ from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merge.state import merge_parts, merged_rows
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
-from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter
 
@@ -331,11 +331,11 @@ class Prepared:
 
 def _by_order(target: TableTarget, emptied: str) -> Judge:
     """Returns the judge of a batch: a change is late where its ordering value is older than the live row, or than the
-    truncate at position `emptied`.
+    position `emptied`.
     """
 
     def judge(changes: Ranked, latest: LatestChanges, rows: Found) -> Bools:
-        return _late(target, changes, latest, rows) | is_truncated(target, changes.take(latest.last), emptied)
+        return _late(target, changes, latest, rows) | are_emptied(target, changes.take(latest.last), emptied)
 
     return judge
 
@@ -399,10 +399,10 @@ def _resolve(
     retain_live_files(state.name, scan.files)
     keys, is_emptied = batch.keys, batch.latest.cut >= 0
     files = () if is_emptied else scan.files
-    truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
-    live_rows = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
+    older = find_emptied(target, files, batch.emptied) if batch.emptied and files else EmptiedRows()
+    live_rows = older.without_rows(find_rows(target, older.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, live_rows)
-    gone, deleted = dict(truncated.gone), truncated.row_count
+    gone, deleted = dict(older.gone), older.row_count
     for hits in (in_file.only(~late[in_file.keys]) for in_file in live_rows.hits):
         if hits.rows.size:
             _, earlier_rows = gone.get(hits.file.path, (hits.file, hits.deleted))
@@ -411,7 +411,7 @@ def _resolve(
     emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
     for file in emptied:
         del gone[file.path]
-    removed_files = scan.files if is_emptied else (*truncated.complete_files, *emptied)
+    removed_files = scan.files if is_emptied else (*older.complete_files, *emptied)
     removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in removed_files)
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
@@ -467,7 +467,7 @@ def transfer_deletes(
         count = len(keys[0])
         if any(key.null_count for key in keys) or np.unique(key_codes(keys)).size != count:
             return None
-        moved_rows = find_rows(target, new, keys, target.changes.paths)
+        moved_rows = find_rows(target, new, keys, target.changes.row_paths)
         if sum(hits.rows.size for hits in moved_rows.hits) != count:
             return None
         gone = {hits.file: bits_of(hits.rows) for hits in moved_rows.hits}
@@ -485,5 +485,5 @@ def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[Li
         gone = read_deletes(target, file.path, file.deletes) - read_deletes(target, file.path, then[file.path])
         if gone:
             rows = pa.array(rows_of(gone))
-            parts.append([key.take(rows) for key in key_columns(target, file, target.changes.paths)])
+            parts.append([key.take(rows) for key in key_columns(target, file, target.changes.row_paths)])
     return tuple(pa.concat_arrays(column) for column in zip(*parts, strict=True)) if parts else None

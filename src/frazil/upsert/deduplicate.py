@@ -1,7 +1,7 @@
 """Keeps the latest change per key, on columns: the state of a row is decided by the latest change of its key alone.
 
 Changes are ordered by (order_by, topic, partition, offset), except for changes behind snapshot rows (`arrival_order`).
-A delete without an ordering value, or a truncate, removes every earlier change by topic, partition and offset, whatever
+A delete without an ordering value, or of all rows, removes every earlier change by topic, partition and offset, whatever
 the ordering values are.
 """
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.schema.arrow import Bools, Ints, is_every, one_array
-from frazil.stages.changes import DELETE, TRUNCATE
+from frazil.stages.changes import DELETE, empties
 from frazil.upsert.arrival_order import ArrivalOrder
 
 _WIDE = 64
@@ -28,9 +28,9 @@ _NUMBERS = ("ops", "source", "partition", "offset", "step", "blind")
 class Ranked:
     """Changes of one table with their keys and their places in the order. All arrays have the shape `(n_changes,)`."""
 
-    #: The key columns; null for a truncate.
+    #: The key columns; null for a delete of all rows.
     keys: tuple[pa.Array, ...]
-    #: UPSERT, DELETE or TRUNCATE.
+    #: The operations, as in `Changes`.
     ops: NDArray[np.int8]
     #: The number of the topic.
     source: Ints
@@ -49,6 +49,11 @@ class Ranked:
 
     def __len__(self) -> int:
         return int(self.ops.size)
+
+    @property
+    def empties(self) -> Bools:
+        """Which changes delete all rows."""
+        return empties(self.ops)
 
     def take(self, rows: Ints) -> Ranked:
         """Returns the changes at these places."""
@@ -74,15 +79,15 @@ class LatestChanges:
 
     #: Per key the change that decides its state.
     last: Ints
-    #: Per key whether that change decides whatever the table contains: a delete without an ordering value, or a
-    #: truncate, came before it.
+    #: Per key whether that change decides whatever the table contains: a delete without an ordering value, or of
+    #: all rows, came before it.
     is_sure: Bools
     #: Every change that a later deduplication together with more changes needs.
     kept: Ints
     #: Per key the change with the greatest ordering value. Where it is not older than the table's row, the row is
     #: replaced.
     highest: Ints
-    #: The place of the last truncate; -1 without one.
+    #: The place of the last delete of all rows; -1 without one.
     cut: int = -1
 
 
@@ -108,7 +113,7 @@ def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
     """Returns the latest change of each key and the changes that this result depends on. lacking, bool `(n_changes,)`:
     changes that take some value from an earlier change.
     """
-    if changes.order is None and not (changes.ops == TRUNCATE).any():
+    if changes.order is None and not changes.empties.any():
         return _deduplicate_by_arrival(changes)
     state = _State(changes)
     last, highest = state.last(state.order), state.last(state.by_place)
@@ -126,7 +131,7 @@ def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
 
 def rebuild_latest(changes: Ranked) -> LatestChanges:
     """Returns the result of `deduplicate` for changes that are the kept changes of one earlier deduplication."""
-    if changes.order is not None or (changes.ops == TRUNCATE).any():
+    if changes.order is not None or changes.empties.any():
         return deduplicate(changes)
     return _all_kept(changes)
 
@@ -194,12 +199,11 @@ def _are_distinct(keys: Sequence[pa.Array]) -> bool:
 
 def previous_places(changes: Ranked) -> Ints:
     """Returns per change the place of the preceding change of its key, int64 `(n_changes,)`; -1 without one. A change
-    after a delete without an ordering value, or after a truncate, follows that delete or truncate and no earlier
-    change.
+    after a delete without an ordering value, or of all rows, follows that delete and no earlier change.
     """
     codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
     sequence = _sequence(changes)
-    is_cut, is_blind = changes.ops == TRUNCATE, (changes.ops == DELETE) & changes.blind
+    is_cut, is_blind = changes.empties, (changes.ops == DELETE) & changes.blind
     cuts = np.flatnonzero(is_cut)
     cuts = cuts[np.argsort(sequence[cuts])]
     epochs = np.searchsorted(sequence[cuts], sequence)
@@ -223,17 +227,17 @@ class _State:
     """Changes sorted by key and, within a key, by their order.
 
     A delete without an ordering value is a barrier for its key: no change before it counts, and every change after it
-    counts whatever the table contains. A truncate is a barrier for every key.
+    counts whatever the table contains. A delete of all rows is a barrier for every key.
     """
 
     def __init__(self, changes: Ranked) -> None:
-        # A table that does not know its key columns yet can be truncated all the same.
+        # A table that does not know its key columns yet can be emptied all the same.
         #: A number per distinct key, int64 `(n_changes,)`.
         self.codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
         self.sequence = sequence = _sequence(changes)
-        is_cut = changes.ops == TRUNCATE
+        is_cut = changes.empties
         cuts = np.flatnonzero(is_cut)
-        #: The place of the last truncate; -1 without one.
+        #: The place of the last delete of all rows; -1 without one.
         self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1
         start = int(sequence[self.cut]) if cuts.size else -1
         #: Per key the sequence number of its last barrier; -1 without one.

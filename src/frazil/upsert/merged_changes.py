@@ -20,7 +20,7 @@ from frazil.upsert.deduplicate import (
     load_table,
     rebuild_latest,
 )
-from frazil.upsert.truncates import is_truncated, truncates_in
+from frazil.upsert.emptied import are_emptied, emptying_in
 from frazil.write.target import TableTarget
 
 
@@ -44,7 +44,7 @@ class MergedChanges:
     buffered: list[pa.Table | None]
     #: The number of changes before deduplication.
     change_count: int
-    #: The position of the batch's own newest truncate among placed truncates; empty without one.
+    #: The position at which the batch itself empties the table; empty where it does not, or has no position for it.
     emptied: str
     #: The parts of a table whose rows are merged (`upsert.merge`), one per key; None for other tables.
     parts: pa.Table | None = None
@@ -58,8 +58,8 @@ class MergedChanges:
 
 
 def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
-    """Returns the changes of the tasks of `report`, of which at least one has changes. emptied: the position of the
-    newest truncate; an older change decides no key that has newer changes.
+    """Returns the changes of the tasks of `report`, of which at least one has changes. emptied: the position at
+    which the table was last emptied; an older change decides no key that has newer changes.
     """
     parts = [load_ranked(touched.keys) for touched in report.changes.touched]
     sizes = [len(part) for part in parts]
@@ -75,13 +75,13 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],
         [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
         sum(touched.change_count for touched in report.changes.touched),
-        truncates_in(report.changes).emptied,
+        emptying_in(report.changes).emptied,
     )
 
 
 def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> LatestChanges:
     """Returns the latest changes. is_one: the changes are the kept changes of one deduplication."""
-    rows = _counting(ranked, is_truncated(target, ranked, emptied))
+    rows = _counting(ranked, are_emptied(target, ranked, emptied))
     if rows.size == len(ranked):
         return rebuild_latest(ranked) if is_one else deduplicate(ranked)
     latest = deduplicate(ranked.take(rows))
@@ -90,8 +90,8 @@ def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: 
 
 
 def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
-    """Returns the places of the changes that count: all except changes that a truncate removed and whose key has
-    others. A connector that repeats changes from before the truncate may send them behind a snapshot row or a delete,
+    """Returns the places of the changes that count: all except changes from before the table was emptied and whose key has
+    others. A connector that repeats such changes may send them behind a snapshot row or a delete,
     where order of arrival would make them newer.
     """
     if not is_gone.any():

@@ -10,24 +10,40 @@ from frazil.report import ChangeReport, Touched
 from frazil.schema.arrow import Records
 from frazil.stages.changes import Changes
 from frazil.types import DataFile, Offsets
+from frazil.upsert.change_rows import ChangeRows, only
 from frazil.upsert.dedupe.id_rows import IdRows
+from frazil.upsert.emptied import Emptying
+from frazil.upsert.history.event_rows import EventRows
 from frazil.upsert.key_updates.parts import KeyUpdateSearch
-from frazil.upsert.merge.part_rows import collect_changes
+from frazil.upsert.late_records import LateRecords
+from frazil.upsert.merge.part_rows import PartRows
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
 
+def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows | EventRows:
+    """Returns what collects the changes of a table in one task."""
+    if target.changes is not None and target.changes.history is not None:
+        return EventRows(target, topics)
+    is_merging = target.changes is not None and target.changes.merge
+    return PartRows(target, topics) if is_merging else ChangeRows(target, topics)
+
+
 class TaskChanges:
     """Collects the changes of a table. A table whose rows are appended has some notes, and no rows here."""
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
+        self._target = target
         self._key_updates = KeyUpdateSearch(target)
+        self._emptying = Emptying()
         #: The last deletes of the partitions that the task reads.
         self.last_deletes = LastDeletes(target.known.last_deletes, secret_of(target))
         self._first_tombstones = FirstTombstones(target, topics)
         self._rows = collect_changes(target, topics)
+        #: The records that are late for the windows of their time.
+        self.late = LateRecords(target)
         self._ids = IdRows(target, topics) if target.dedupe is not None else None
         self._touched: tuple[Touched, ...] = ()
         self._ends: Offsets = {}
@@ -35,7 +51,7 @@ class TaskChanges:
     @property
     def is_refused(self) -> bool:
         """Whether no row of the batch may be committed, as it must be read again or the table stops."""
-        return bool(self._key_updates.needs_one_task or self._ends or self._rows.lost or self._rows.truncates.unplaced)
+        return bool(self._key_updates.needs_one_task or self._ends or self._rows.lost or self._emptying.unplaced)
 
     def mark(self, topic: str, records: Records) -> Records:
         """Returns the records, marked where they follow a delete of an earlier read."""
@@ -54,7 +70,10 @@ class TaskChanges:
 
     def take(self, topic: str, stretch: Records, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes. stretch: the records that were read. rows, records: as for `ChangeRows.take`."""
-        self._rows.take(topic, *self._first_tombstones.take_out(topic, stretch, rows, changes, records))
+        rows, changes, records = self._first_tombstones.take_out(topic, stretch, rows, changes, records)
+        if changes.ops.size:
+            are_left = self._emptying.separate(self._target, topic, changes, records)
+            self._rows.take(topic, *only(are_left, rows, changes, records))
 
     def close(self) -> None:
         """Decides whether the rows may be written, after the last record."""
@@ -73,5 +92,9 @@ class TaskChanges:
 
     def report(self) -> ChangeReport:
         """Returns the changes as the driver needs them."""
-        notes = {**self._key_updates.notes(self._ends, self._rows.lost), **self._rows.truncates.notes()}
+        notes = {
+            **self.late.notes(),
+            **self._key_updates.notes(self._ends, self._rows.lost),
+            **self._emptying.notes(),
+        }
         return ChangeReport(self._touched, self.last_deletes.found(), notes)

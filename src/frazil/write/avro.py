@@ -1,7 +1,4 @@
-"""Rows as Avro with Iceberg's field ids: data files of other writers are read, and rows written for Kafka records.
-
-PyIceberg's schemas of Avro files know no optional list elements, no repeated types and no time zones, so only its
-primitive types are used.
+"""Rows in Avro with Iceberg's field ids, which data files of other writers have.
 
 Source: Iceberg specification, appendix A, "Avro".
 """
@@ -9,16 +6,12 @@ Source: Iceberg specification, appendix A, "Avro".
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.schema import make_compatible_name, visit
-from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType
-from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
 
 from frazil.errors import SpecError
-from frazil.schema.arrow import rows_as_written
 
 _NamedTypes = dict[str, pa.DataType]
 _MapForm = Callable[[Iterable[tuple[Any, Any]], pa.MapType], Any]
@@ -31,18 +24,6 @@ _LOGICAL: Mapping[str, pa.DataType] = {"date": pa.date32(), "time-micros": pa.ti
 _UNITS = {"timestamp-micros": "us", "timestamp-nanos": "ns"}
 
 
-def avro_schema(fields: Sequence[NestedField], name: str = "table") -> dict[str, Any]:
-    """Returns the Avro schema of rows with these columns, a record of this name, with field ids."""
-    defined: set[str] = set()
-    return {"type": "record", "name": name, "fields": [_avro_field(field, defined) for field in fields]}
-
-
-def avro_rows(rows: Iterable[pa.RecordBatch], schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields rows as fastavro writes them with a schema of `avro_schema`: times are their integers."""
-    stored = pa.schema(_arrow_fields(_plain(schema), {}))
-    return (row for batch in rows for row in _objects(rows_as_written(batch, stored)))
-
-
 def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Returns the schema of an Avro file, with field ids as Parquet has them, and its rows.
 
@@ -51,10 +32,8 @@ def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """
     library = _library()
     blocks = library.block_reader(stream)
-    schema, plain = (
-        pa.schema(_arrow_fields(blocks.writer_schema, {})),
-        library.parse_schema(_plain(blocks.writer_schema)),
-    )
+    written = blocks.writer_schema
+    schema, plain = pa.schema(arrow_fields(written, {})), library.parse_schema(without_times(written))
     return schema, (_rows(library, block, plain, schema) for block in blocks)
 
 
@@ -71,54 +50,20 @@ def _library() -> Any:
 # ---- schemas
 
 
-def _avro_field(field: NestedField, defined: set[str]) -> dict[str, Any]:
-    """Returns the field of an Avro record. defined: the names of the types that the schema has defined already."""
-    name = make_compatible_name(field.name)
-    avro_field = {"name": name, "field-id": field.field_id, "type": _avro_type(field, defined)}
-    if name != field.name:
-        avro_field["iceberg-field-name"] = field.name
-    return avro_field if field.required else {**avro_field, "default": None}
-
-
-def _avro_type(field: NestedField, defined: set[str]) -> Any:
-    kind = _avro_kind(field, defined)
-    name = kind.get("name") if isinstance(kind, dict) else None
-    if name in defined:
-        kind = name
-    elif name is not None:
-        defined.add(name)
-    return kind if field.required else ["null", kind]
-
-
-def _avro_kind(field: NestedField, defined: set[str]) -> Any:
-    kind = field.field_type
-    if isinstance(kind, StructType):
-        fields = [_avro_field(member, defined) for member in kind.fields]
-        return {"type": "record", "name": f"r{field.field_id}", "fields": fields}
-    if isinstance(kind, ListType):
-        return {"type": "array", "element-id": kind.element_id, "items": _avro_type(kind.element_field, defined)}
-    if isinstance(kind, MapType):
-        if isinstance(kind.key_type, StringType):
-            values = _avro_type(kind.value_field, defined)
-            return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
-        fields = [_avro_field(part, defined) for part in (kind.key_field, kind.value_field)]
-        entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
-        return {"type": "array", "logicalType": "map", "items": entry}
-    return visit(kind, ConvertSchemaToAvro(None))
-
-
-def _plain(schema: Any) -> Any:
+def without_times(schema: Any) -> Any:
     """Returns the schema with times as their integers: Python's own times cannot hold all of them."""
     if isinstance(schema, list):
-        return [_plain(part) for part in schema]
+        return [without_times(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        name: _plain(value) for name, value in schema.items() if name != "logicalType" or value in ("decimal", "map")
+        name: without_times(value)
+        for name, value in schema.items()
+        if name != "logicalType" or value in ("decimal", "map")
     }
 
 
-def _arrow_fields(record: Any, named_types: _NamedTypes) -> list[pa.Field]:
+def arrow_fields(record: Any, named_types: _NamedTypes) -> list[pa.Field]:
     return [_arrow_field(field["name"], field["type"], field["field-id"], named_types) for field in record["fields"]]
 
 
@@ -139,7 +84,7 @@ def _arrow_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
         key = _arrow_field("key", "string", schema["key-id"], named_types)
         return pa.map_(key, _arrow_field("value", schema["values"], schema["value-id"], named_types))
     if form == "array" and logical == "map":
-        return pa.map_(*_arrow_fields(schema["items"], named_types))
+        return pa.map_(*arrow_fields(schema["items"], named_types))
     if form == "array":
         return pa.list_(_arrow_field("element", schema["items"], schema["element-id"], named_types))
     if form in _NAMED:
@@ -152,7 +97,7 @@ def _arrow_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
 
 def _named_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
     if schema["type"] == "record":
-        return pa.struct(_arrow_fields(schema, named_types))
+        return pa.struct(arrow_fields(schema, named_types))
     is_decimal = schema.get("logicalType") == "decimal"
     return pa.decimal128(schema["precision"], schema["scale"]) if is_decimal else pa.binary(schema["size"])
 
@@ -160,40 +105,31 @@ def _named_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
 # ---- values
 
 
-def _objects(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yields the rows as fastavro takes them."""
-    mapped = [field for field in table.schema if _has_map(field.type)]
-    for row in table.to_pylist():
-        for field in mapped:
-            row[field.name] = _with_maps(row[field.name], field.type, _avro_map_of)
-        yield row
-
-
 def _rows(library: Any, block: Any, plain: Any, schema: pa.Schema) -> pa.Table:
     """Returns the rows of one block of a file."""
     rows: list[Any] = [library.schemaless_reader(block.bytes_, plain, None) for _ in range(block.num_records)]
     for field in schema:
-        if _has_map(field.type):
+        if has_map(field.type):
             for row in rows:
-                row[field.name] = _with_maps(row[field.name], field.type, _arrow_map_of)
+                row[field.name] = with_maps(row[field.name], field.type, _arrow_map_of)
     return pa.Table.from_pylist(rows, schema)
 
 
-def _has_map(kind: pa.DataType) -> bool:
+def has_map(kind: pa.DataType) -> bool:
     parts = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return pa.types.is_map(kind) or any(map(_has_map, parts))
+    return pa.types.is_map(kind) or any(map(has_map, parts))
 
 
-def _with_maps(value: Any, kind: pa.DataType, form: _MapForm) -> Any:
+def with_maps(value: Any, kind: pa.DataType, form: _MapForm) -> Any:
     """Returns a value with the entries of its maps in another form."""
-    if value is None or not _has_map(kind):
+    if value is None or not has_map(kind):
         return value
     if pa.types.is_struct(kind):
-        return {part.name: _with_maps(value[part.name], part.type, form) for part in kind}
+        return {part.name: with_maps(value[part.name], part.type, form) for part in kind}
     if pa.types.is_list(kind):
-        return [_with_maps(element, kind.value_type, form) for element in value]
+        return [with_maps(element, kind.value_type, form) for element in value]
     pairs = (
-        (_with_maps(key, kind.key_type, form), _with_maps(item, kind.item_type, form)) for key, item in _pairs(value)
+        (with_maps(key, kind.key_type, form), with_maps(item, kind.item_type, form)) for key, item in _pairs(value)
     )
     return form(pairs, kind)
 
@@ -203,10 +139,6 @@ def _pairs(entries: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(entries, dict):
         return entries.items()
     return ((entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries)
-
-
-def _avro_map_of(pairs: Iterable[tuple[Any, Any]], kind: pa.MapType) -> Any:
-    return dict(pairs) if pa.types.is_string(kind.key_type) else [{"key": key, "value": item} for key, item in pairs]
 
 
 def _arrow_map_of(pairs: Iterable[tuple[Any, Any]], _: pa.MapType) -> Any:

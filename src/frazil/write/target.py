@@ -20,15 +20,15 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program, SparkPart
-from frazil.routing import Route
-from frazil.schema.arrow import arrow_field
+from frazil.schema.arrow import Bools, arrow_field
 from frazil.schema.names import spelled
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
 from frazil.schema.selection import Path
+from frazil.shares.share import Share
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
-from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete, RoutedTable
+from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete
 
 if TYPE_CHECKING:
     from frazil.spec.settings import MetadataField
@@ -73,6 +73,30 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 
 @dataclass(frozen=True)
+class Late:
+    """Which records are late for the windows of their time."""
+
+    #: How much less than the greatest time before it the time of a record may be.
+    after_us: int
+    #: Whether later records are dead letters, and not dropped.
+    is_dead_letter: bool
+
+
+@dataclass(frozen=True)
+class History:
+    """The columns of the versions of rows."""
+
+    #: The column with the time from which a version is valid.
+    valid_from: str
+    #: The column with the time from which it is no longer; null for a current version.
+    valid_to: str
+    #: The column that shows whether the version is current.
+    is_current: str
+    #: The columns whose changes make a version; empty: all but the key, the ordering column and metadata.
+    track: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ChangeReading:
     """How records become changes of an upsert table."""
 
@@ -86,7 +110,7 @@ class ChangeReading:
     order_by: str = ""
     #: Whether a deleted row stays, marked as deleted (`deletes: soft`).
     marks_deletes: bool = False
-    #: Whether `order_by` is the position of a change in its source, which truncates have too.
+    #: Whether `order_by` is the position of a change in its source, which deletes of all rows have too.
     has_source_order: bool = False
     #: Whether the changes of all rows are in one partition.
     is_one_partition: bool = True
@@ -100,17 +124,30 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
+    #: Which records are late for the windows of their time; None where none is.
+    late: Late | None = None
+    #: How every version of a row is kept; None where the latest alone is.
+    history: History | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The key columns as paths."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
 
+    @property
+    def row_paths(self) -> tuple[Path, ...]:
+        """The columns that identify one row, as paths: several versions have one key."""
+        return self.paths if self.history is None else (*self.paths, (self.history.valid_from,))
+
     def spelled(self, schema: Schema | None) -> ChangeReading:
         """Returns the reading with key and ordering columns as the schema writes their names, whatever their case."""
         columns = tuple(spelled(name, schema) for name in self.key_columns)
         merge = tuple((spelled(name, schema), function) for name, function in self.merge)
-        return replace(self, key_columns=columns, order_by=spelled(self.order_by, schema), merge=merge)
+        history = self.history and replace(
+            self.history, track=tuple(spelled(name, schema) for name in self.history.track)
+        )
+        order = spelled(self.order_by, schema)
+        return replace(self, key_columns=columns, order_by=order, merge=merge, history=history)
 
 
 @dataclass(frozen=True)
@@ -174,17 +211,6 @@ class RecordReading:
 
 
 @dataclass(frozen=True)
-class RoutedRecords:
-    """Which records of a route a table takes."""
-
-    route: Route
-    #: The values of the table's records, of a table that the route made; empty for the table of the rest.
-    values: tuple[str, ...] = ()
-    #: The tables that the route has made, of the table of the rest.
-    others: tuple[RoutedTable, ...] = ()
-
-
-@dataclass(frozen=True)
 class TableQuery:
     """What makes the rows of a table from those that its records alone would make."""
 
@@ -215,6 +241,14 @@ class KnownRecords:
         """Returns what is noted under this name."""
         return dict(self.noted).get(name, ())
 
+    def are_crashing(self, topic: str, records: pa.RecordBatch) -> Bools:
+        """Returns which records of a topic are refused unread, bool of shape (n_records,)."""
+        crashing = {(record.partition, record.offset) for record in self.crashing if record.topic == topic}
+        if not crashing:
+            return np.zeros(records.num_rows, np.bool_)
+        places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
+        return np.array([place in crashing for place in places], np.bool_)
+
 
 @dataclass(frozen=True)
 class TableTarget:
@@ -239,12 +273,10 @@ class TableTarget:
     dedupe: Dedupe | None = None
     #: None where the rows are what the records alone make.
     query: TableQuery | None = None
-    #: The stages that the table's settings ask for, in order.
+    #: The stages that the table's settings ask for, in order; of a dead-letter table those of its table, which see no row.
     stages: tuple[TableStage, ...] = ()
-    #: What encrypts records that are kept whole; None where anybody may read them. Of a dead-letter table: its table's.
-    record_key: RecordKey | None = None
     #: None where the table takes all records of its topics.
-    routed: RoutedRecords | None = None
+    share: Share | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
     #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None
@@ -263,9 +295,9 @@ class TableTarget:
         return self.query.program if self.query is not None else None
 
     @property
-    def route(self) -> Route | None:
-        """The route that feeds the table."""
-        return self.routed.route if self.routed is not None else None
+    def record_key(self) -> RecordKey | None:
+        """What encrypts records that are kept whole; None where anybody may read them."""
+        return next((stage.record_key for stage in self.stages if stage.record_key is not None), None)
 
     @cached_property
     def schema(self) -> Schema:
@@ -315,11 +347,6 @@ class TableTarget:
         """What Spark evaluates of the table's query, before the task; None where it has no part."""
         return self.program.spark_part if self.program is not None else None
 
-    @property
-    def needs_route_header(self) -> bool:
-        """Whether a header decides which records the table takes."""
-        return self.route is not None and any(source.kind == "header" for source in self.route.to.sources)
-
     @cached_property
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, for its schema or for a column."""
@@ -331,7 +358,7 @@ class TableTarget:
         has_events = self.envelope is not None and self.envelope.has_events
         return (
             has_events
-            or self.needs_route_header
+            or (self.share is not None and self.share.needs_headers)
             or any(reading.is_by_header for reading in readings)
             or bool(self.shaping is not None and self.shaping.headers)
         )

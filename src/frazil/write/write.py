@@ -63,6 +63,7 @@ class FileWriter:
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.files.properties)
         self._io = file_io(target)
+        self._asides = [aside for stage in target.stages if (aside := stage.open(target)) is not None]
         self._locations = load_location_provider(target.files.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
         # A row group is written at once, so one larger than the target file size would overshoot it.
@@ -85,10 +86,20 @@ class FileWriter:
         Raises: OSError when the store refuses them, TooManyPartitions when the rows exceed the task's limit of
         partitions.
         """
+        rows = self.keep_aside(rows)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         if self._pending_bytes >= self._pending_limit and not self._may_wait(rows):
             self._flush()
+
+    def keep_aside(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows as the files have them, once the table's stages have written what they keep beside the files.
+
+        Raises: OSError when the store refuses it.
+        """
+        for aside in self._asides:
+            rows = aside.write(rows)
+        return rows
 
     def _may_wait(self, rows: pa.Table) -> bool:
         """Whether to collect more rows, as files would be very small otherwise: decided once, from the latest rows."""
@@ -99,6 +110,8 @@ class FileWriter:
 
     def finish(self) -> list[DataFile]:
         """Closes the open files and returns all data files. Raises the same errors as `write`."""
+        for aside in self._asides:
+            aside.finish()
         self._flush(is_last=True)
         for file in list(self._open.values()):
             self._close(file)
@@ -106,6 +119,8 @@ class FileWriter:
 
     def abandon(self) -> None:
         """Removes the written files, which nobody will commit."""
+        for aside in self._asides:
+            aside.abandon()
         for file in self._open.values():
             file.discard()
         self._open.clear()

@@ -23,9 +23,9 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 TOPIC, TABLE = "t", "n.t"

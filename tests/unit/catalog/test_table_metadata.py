@@ -19,7 +19,7 @@ from frazil.catalog.table_metadata import (
     carried_progress,
     read_table_metadata,
 )
-from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
+from frazil.types import Balance, DataFile, DerivedTable, LastDelete, PendingDeadLetters, Progress, Watermark
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -156,8 +156,9 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_skipped() -> None
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
         ("7",), 4, {"heartbeat": 1}, PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
-        "0002", (LastDelete("a", 0, 4, "k"),), (RoutedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1}, Balance(1, 1),
+        "0002", (LastDelete("a", 0, 4, "k"),), (DerivedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1}, Balance(1, 1),
         {"positive": 1}, {"country": {"table": "r.c", "snapshot-id": 7}}, "spark",
+        event_times=Watermark({"a": {0: 8}}, 7), windows_complete_to_us=2,
     )  # fmt: skip
     usual = Progress()
     own = {"snapshot_id", "committed_at_ms"}

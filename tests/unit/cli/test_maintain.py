@@ -12,7 +12,7 @@ import pytest
 
 from frazil.cli import maintain
 from frazil.cli.main import main
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, line, table
 from tests.unit.ops.conftest import Scenario

@@ -11,7 +11,7 @@ import structlog
 
 from frazil.cli.output import Output
 from frazil.cli.progress import ProgressLine
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import wait_until
 

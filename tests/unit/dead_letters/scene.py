@@ -15,11 +15,11 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLE, DEAD_LETTERS = "lake.a", "lake.a__dead_letters"
 

@@ -24,11 +24,11 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec, ValueSpec
-from frazil.testing import MemoryCatalog
 from frazil.types import DeleteFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import METADATA_TYPES
 from frazil.write.write import FileWriter
+from frazil_testing.twins import MemoryCatalog
 from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
 
 ALL = Selection()

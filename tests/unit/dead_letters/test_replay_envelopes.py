@@ -13,7 +13,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from frazil.dead_letters.files import ReplayResult
 from frazil.decode.settings import PLACEHOLDER
 from frazil.spec.settings import EnvelopeSpec, MetadataField
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Upserted
 

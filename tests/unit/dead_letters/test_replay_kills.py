@@ -16,7 +16,7 @@ from frazil.dead_letters import replay
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
-from frazil.testing import MemoryCatalog
+from frazil_testing.twins import MemoryCatalog
 from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE
 from tests.unit.dead_letters.upsert_scene import ALL, KNOWERS, LARGE, Upserted
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.settings import EnvelopeSpec
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import LARGE, Upserted
 

@@ -11,7 +11,7 @@ import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.spec.settings import EnvelopeSpec
-from frazil.testing import live_rows
+from frazil_testing.twins import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.test_replay_envelopes import Source
 from tests.unit.dead_letters.upsert_scene import ALL, PLACES, Upserted

@@ -12,7 +12,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
 from frazil.spec.settings import MetadataField, ValueSpec
-from frazil.testing import MemoryCatalog, live_rows
+from frazil_testing.twins import MemoryCatalog, live_rows
 from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
 
 ALL = Selection()

@@ -159,7 +159,7 @@ _NOTES = """
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column declared as `timestamptz(ns)` or
   `timestamp(ns)` has their microsecond.
 - If the table has a column of the underlying type, or of another compatible type, a value is read as [that
-  type](../guides/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
+  type](conversions.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
   bytes, a record without fields as a struct of nulls.
 - Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` beside a
   field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,

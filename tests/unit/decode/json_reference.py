@@ -96,7 +96,7 @@ TROUBLES: tuple[tuple[str, bytes | None], ...] = (
     ('`{"a": 1, "b": [{"c": 1, "c": 1}]}`', b'{"a": 1, "b": [{"c": 1, "c": 1}]}'),
     (r'`{"a": 1, "\u0061": 1}`: the same key through an escape', rb'{"a": 1, "\u0061": 1}'),
     (r'`{"\u0061": 1}`', rb'{"\u0061": 1}'),
-    (r'`{"a": 1, "\ud800": 1}`: a key that is no text', rb'{"a": 1, "\ud800": 1}'),
+    (r'`{"a": 1, "\ud800": 1}`: a key that is not text', rb'{"a": 1, "\ud800": 1}'),
     ("`{'a': 1}`", b"{'a': 1}"),
     ("`{a: 1}`", b"{a: 1}"),
     ('`{"a": 1,}`', b'{"a": 1,}'),
@@ -116,7 +116,7 @@ _INTRODUCTION = """\
 Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one JSON object (RFC 8259, UTF-8); each member is a value of the column with the same name
-([case](../guides/shape.md#capitals) is ignored). A value is rejected, with its record, if it cannot be converted
+([case](../guides/names.md#capitals) is ignored). A value is rejected, with its record, if it cannot be converted
 losslessly to the column's type. Two conversions are approximate: a number becomes the nearest `float` or `double`, and
 times are truncated to microseconds, towards the past, because Go, Java and .NET write seven to nine digits of a second.
 A null or absent member is null.

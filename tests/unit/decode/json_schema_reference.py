@@ -118,8 +118,8 @@ def page() -> str:
     for title, rows in ROWS.items():
         lines += [f"\n## {title}\n", "| JSON Schema | column |", "|---|---|"]
         lines += [f"| `{_cell(json.dumps(row))}` | {_cell(outcome(row))} |" for row in rows]
-    lines += ["\n## Definitions\n", "Of the schema itself:\n", *_code(DEFINITIONS)]
-    lines += ["\nOf `other.json`, one of its references:\n", *_code(_OTHER)]
+    lines += ["\n## Definitions\n", "The schema has these definitions:\n", *_code(DEFINITIONS)]
+    lines += ["\nIts reference `other.json` has these:\n", *_code(_OTHER)]
     return "\n".join(lines) + "\n"
 
 

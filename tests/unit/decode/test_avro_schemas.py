@@ -118,7 +118,7 @@ _UNUSABLE: list[tuple[Any, str]] = [
     ({"type": "record", "name": "r", "fields": [{"name": "a"}]}, "the field has no type, at `a`"),
     (
         {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int", "aliases": "b"}]},
-        "the aliases of the field are no list of names, at `a`",
+        "the aliases of the field are not a list of names, at `a`",
     ),
     (_field(_record("r")), "the type `r` is defined twice, at `v`"),
     (_field({"type": "enum", "name": "e", "symbols": "A"}), "the enum `e` has no list of names as its `symbols`, at `v`"),

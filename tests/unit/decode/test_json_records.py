@@ -73,7 +73,7 @@ def test_a_key_that_is_no_text_refuses_its_record_and_no_other() -> None:
     decoded = decode(texts, a="long")
     assert decoded.columns[0].to_pylist() == [None, 2, 3, 4]
     assert decoded.requested_fields == {(): {"😀": LongType()}}
-    reason = "a key has half of a surrogate pair, which is no text"
+    reason = "a key has half of a surrogate pair, which is not text"
     assert faults(decoded) == [(0, "", reason), (2, "s", reason)]
 
 

@@ -174,7 +174,7 @@ def test_any_name_is_a_field(name: str) -> None:
 def test_a_name_that_is_no_text_is_left_out() -> None:
     found = read_json_schema('{"properties": {"\\ud800": {"type": "string"}, "a": {"type": "string"}}}')
     assert [field.name for field in found.struct.fields] == ["a"]
-    assert found.left_out == {"\\ud800": "its name has half of a surrogate pair, which is no text"}
+    assert found.left_out == {"\\ud800": "its name has half of a surrogate pair, which is not text"}
 
 
 # ---- limits
@@ -226,8 +226,8 @@ def test_64_levels_and_2000_fields_are_read() -> None:
         (json.dumps({"properties": {"a" * 2**20: STRING}}), "it is longer than 1 MiB"),
         ("5", "it has something else where a schema should be"),
         ('{"properties": {"a": 5}}', "it has something else where a schema should be"),
-        ('{"properties": []}', "it has `properties` that are no object"),
-        ('{"allOf": {}}', "it has `allOf` that is no list"),
+        ('{"properties": []}', "it has `properties` that are not an object"),
+        ('{"allOf": {}}', "it has `allOf` that is not a list"),
         ('{"type": 5}', "it has a `type` that is neither a word nor a list of words"),
         ('{"type": "string"}', "it describes something else than an object"),
         ('{"type": "array", "items": {}}', "it describes something else than an object"),

@@ -135,4 +135,4 @@ def test_milliseconds_and_text_mix_in_one_timestamp_column() -> None:
 def test_a_map_key_that_is_no_text_refuses_its_record_only() -> None:
     decoded = decode([r'{"m": {"\ud800": 1}}', '{"m": {"b": 2}}'], m="map<string,long>")
     assert decoded.columns[0][1].as_py() == [("b", 2)]
-    assert faults(decoded) == [(0, "m.key", r'string "\ud800" has half of a surrogate pair, which is no text')]
+    assert faults(decoded) == [(0, "m.key", r'string "\ud800" has half of a surrogate pair, which is not text')]

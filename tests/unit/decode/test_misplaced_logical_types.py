@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from frazil.decode.avro.schema import find_misplaced, parse_avro, with_moved_logical_types
 from frazil.ingest.tables.schemas import Schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec.settings import ValueSpec
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ingest.tables.test_schemas import Scenario
 from tests.unit.ops.conftest import Scenario as OpsScenario
 from tests.unit.ops.conftest import scenario as ops_scenario

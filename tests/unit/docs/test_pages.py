@@ -42,6 +42,15 @@ def test_every_relative_link_leads_somewhere() -> None:
     ] == []
 
 
+def test_the_readme_has_at_most_a_hundred_and_ten_lines() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_a_guide_has_at_most_a_hundred_and_twenty_lines() -> None:
+    lengths = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs/guides").glob("*.md")}
+    assert {name: length for name, length in lengths.items() if length > 120} == {}
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached: set[Path] = set()
     waiting = [ROOT / "README.md"]

@@ -35,7 +35,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
-from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
+from frazil.types import Balance, DerivedTable, LastDelete, PendingDeadLetters, Progress, Resolved, Watermark
 from frazil_migrate.adopt.adopt import Handover
 from frazil_migrate.import_commands import import_document
 from frazil_migrate.imports.draft import Imported
@@ -60,7 +60,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         watermark=Watermark({"a": {0: 1}}, 1),
         bad_skipped=1,
         ignored_records={"delete": 1},
-        routed=(RoutedTable("shop.order", ("order",), {"t": {0: 0}}),),
+        derived=(DerivedTable("shop.order", ("order",), {"t": {0: 0}}),),
         rest_records={"limit": 1},
         balance=Balance(1, 1),
         findings={"positive": 1},
@@ -70,6 +70,8 @@ def test_every_summary_key_has_a_meaning() -> None:
         last_deletes=(LastDelete("a", 0, 1, "k"),),
         lookups={"a": {"table": "b.c", "snapshot-id": 1}},
         released_to="spark",
+        event_times=Watermark({"a": {0: 1}}, 1),
+        windows_complete_to_us=1,
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

@@ -12,7 +12,7 @@ from docs.scan import ROOT
 
 FOLDERS = (
     "catalogs", "concepts", "contributing", "deploy", "engines", "guides", "migrate", "migrate/transforms", "operate",
-    "reference", "security", "start", "troubleshoot",
+    "reference", "security", "start", "troubleshoot", "tutorials",
 )  # fmt: skip
 """Folders of docs: all but the decisions, which quote the words of their time."""
 PAGES = (
@@ -116,30 +116,31 @@ def retired_words(text: str, searched: Collection[str] = tuple(RETIRED.values())
             yield f"{found.group()!r} in {context!r}: write {instead}"
 
 
-def _files(globs: Iterable[str]) -> list[str]:
+def files_of(globs: Iterable[str]) -> list[str]:
+    """Returns the files that the globs name, relative to the repository."""
     return sorted({str(path.relative_to(ROOT)) for glob in globs for path in ROOT.glob(glob)})
 
 
-@pytest.mark.parametrize("name", _files(PAGES))
+@pytest.mark.parametrize("name", files_of(PAGES))
 def test_a_page_has_no_retired_words(name: str) -> None:
     assert list(retired_words(prose_of((ROOT / name).read_text(encoding="utf-8")))) == []
 
 
 def test_the_source_has_no_retired_words() -> None:
-    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _files(SOURCES)}
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files_of(SOURCES)}
     assert [f"{name}: {word}" for name, text in texts.items() for word in retired_words(text_of(name, text))] == []
 
 
 def test_the_first_line_of_each_module_is_a_sentence() -> None:
     """The first lines are the index of a room."""
-    opening = {name: (ROOT / name).read_text(encoding="utf-8").partition("\n")[0] for name in _files(SOURCES)}
+    opening = {name: (ROOT / name).read_text(encoding="utf-8").partition("\n")[0] for name in files_of(SOURCES)}
     assert [name for name, line in opening.items() if re.fullmatch(r'"""[^"].*\.("""| """)?', line) is None] == []
 
 
 def test_tests_have_no_retired_names() -> None:
     names = [
         name
-        for name in _files(("tests/**/*.py", "packages/*/tests/**/*.py"))
+        for name in files_of(("tests/**/*.py", "packages/*/tests/**/*.py"))
         if name != "tests/unit/docs/test_words.py"
     ]
     texts = {name: (ROOT / name).read_text(encoding="utf-8").replace("_", " ") for name in names}
@@ -149,7 +150,7 @@ def test_tests_have_no_retired_names() -> None:
 
 
 def test_every_exemption_of_the_source_is_used() -> None:
-    texts = {name: _COMMENT_LINE.sub(" ", (ROOT / name).read_text(encoding="utf-8")) for name in _files(SOURCES)}
+    texts = {name: _COMMENT_LINE.sub(" ", (ROOT / name).read_text(encoding="utf-8")) for name in files_of(SOURCES)}
     unused = [phrase for phrase in EXEMPT_IN_SOURCES if not any(map(re.compile(phrase, re.I).search, texts.values()))]
     for glob, (phrase, _) in EXEMPT_FILES.items():
         if not any(re.search(phrase, text, re.I) for name, text in texts.items() if fnmatch(name, glob)):
@@ -185,4 +186,4 @@ def test_retired_words_are_found_in_comments(source: str, count: int) -> None:
 
 
 def test_every_glob_finds_files() -> None:
-    assert [glob for glob in (*PAGES, *SOURCES) if not _files([glob])] == []
+    assert [glob for glob in (*PAGES, *SOURCES) if not files_of([glob])] == []

@@ -25,7 +25,7 @@ from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import TableStatus
 from frazil.spec.connections import HttpSpec
-from frazil.testing import StepWorkers
+from frazil_testing.twins import StepWorkers
 from tests.unit.ingest.service_scene import Scene
 from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import line

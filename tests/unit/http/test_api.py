@@ -22,7 +22,7 @@ from frazil.ingest.loop.requests import Requests
 from frazil.ops import running
 from frazil.ops.pipeline_status import as_document
 from frazil.ops.status import report_pipeline
-from frazil.testing import MemoryCatalog
+from frazil_testing.twins import MemoryCatalog
 from tests.unit.http.running_scene import RunningScene, wait_for
 
 

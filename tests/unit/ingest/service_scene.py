@@ -15,11 +15,11 @@ from frazil.ingest.batches.workers import Done, Workers
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from tests.unit.ingest.leaders import Script, Scripted
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from frazil.catalog.layout import METRICS_OF, Layout, partition_terms
-from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.tables.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term
 from frazil.spec.settings import LimitsSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemoryJobs
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import MemoryJobs
 from tests.unit.rows.test_shaped_service import Scenario
 
 _MAP = parse_type("map<string,int>")

@@ -19,8 +19,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.transactions import lookahead
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec
-from frazil.testing import FakeClock, live_rows
 from frazil.types import Offsets
+from frazil_testing.twins import FakeClock, live_rows
 from tests.unit.rows.test_shaped_service import Scenario
 
 TOPIC, EVENTS = "s.public.t", "s.transaction"

@@ -19,7 +19,7 @@ from frazil.ingest.loop.planner import Planner
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.testing import MemoryCatalog
+from frazil_testing.twins import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 

@@ -16,7 +16,7 @@ from frazil.ingest.plan import pace_s, slowed_s
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, ValueSpec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 INTERVAL_S = 30.0
 

@@ -20,14 +20,14 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import TopicDescription
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
 from frazil.report import TaskReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, Progress
 from frazil_protobuf.protoc import compile_proto
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import MemoryCatalog, MemoryJobs, MemorySource
 from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_writer_schemas import framed
 

@@ -13,7 +13,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.loop.table_updates import LONGEST_BACKOFF_S, backoff_s
 from frazil.ingest.tables.state import RunState
-from frazil.testing import FakeClock, MemoryCatalog
+from frazil_testing.twins import FakeClock, MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 ASKED_S = 0.05

@@ -30,8 +30,8 @@ from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
-from frazil.testing import FakeClock, MemoryCatalog
 from frazil.types import Batch
+from frazil_testing.twins import FakeClock, MemoryCatalog
 from tests.unit.ingest.test_commit_intervals import SlowSource
 
 TABLES = 200

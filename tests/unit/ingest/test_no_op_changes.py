@@ -19,8 +19,8 @@ from frazil.schema.evolve import RequestedFields, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import LimitsSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemoryCatalog
 from frazil.types import Progress
+from frazil_testing.twins import MemoryCatalog
 from tests.unit.dead_letters import scene as dead_letter_scene
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

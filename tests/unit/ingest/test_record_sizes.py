@@ -17,7 +17,7 @@ from frazil.ingest.plan import (
     whole_files,
 )
 from frazil.ingest.tables.state import Sizes
-from frazil.report import Counts, RouteReport, TaskReport, WrittenFiles
+from frazil.report import Counts, ShareReport, TaskReport, WrittenFiles
 from frazil.types import Batch, DataFile, OffsetRange
 
 
@@ -40,7 +40,7 @@ def test_files_that_are_mostly_footer_and_batches_without_files_tell_nothing() -
 
 def test_a_table_of_a_route_learns_from_what_is_read_for_it_though_no_record_is_its_own() -> None:
     rest, unread = Sizes(), Sizes()
-    rest.update(TaskReport("n.rest", routed=RouteReport(others=1_000_000)))
+    rest.update(TaskReport("n.rest", share=ShareReport(others=1_000_000)))
     assert (rest.record_bytes, rest.is_scattered) == (0, None)
     unread.update(TaskReport("n.rest"))
     assert unread == Sizes()
@@ -51,7 +51,7 @@ def test_a_small_share_of_a_route_plans_whole_files_after_a_restart() -> None:
     share, usual = Sizes(), Sizes()
     files = WrittenFiles(data=(DataFile("f", 1, 10_000, "{}"),))
     share.update(
-        TaskReport("n.a", written=files, counts=Counts(record_count=100), routed=RouteReport(others=99_900)), 100.0
+        TaskReport("n.a", written=files, counts=Counts(record_count=100), share=ShareReport(others=99_900)), 100.0
     )
     usual.update(TaskReport("n.a", written=files, counts=Counts(record_count=20)), 100.0)
     assert (share.row_bytes, usual.row_bytes) == (0.1, None)

@@ -13,7 +13,7 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.batches.services import Services
 from frazil.ingest.tables.schemas import Schemas
-from frazil.registry.memory import MemoryRegistry
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.test_routes import Routed
 from tests.unit.rows.test_writer_schemas import framed

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec, load_spec
+from frazil_testing.memory_catalog import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
 
@@ -51,7 +51,7 @@ def test_records_go_to_the_table_of_their_value_and_tables_appear_with_values(tm
     rest = scene.catalog.load("n.rest")
     assert rest is not None
     assert rest.progress.rest_records == {"no value": 2}
-    assert {one.name: one.start for one in rest.progress.routed} == {
+    assert {one.name: one.start for one in rest.progress.derived} == {
         "n.a": {"t": {0: 0}},
         "n.b": {"t": {0: 0}},
         "n.c": {"t": {0: 4}},
@@ -209,6 +209,17 @@ def test_a_table_that_is_dropped_is_loaded_again_from_where_its_first_record_was
     scene.catalog.drop("n.a")
     scene.catch_up()
     assert [scene.numbers(table) for table in ("n.a", "n.b")] == [[1, 3], [2]]
+
+
+def test_a_table_of_the_rest_goes_on_as_a_table_of_its_own(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"n": 2})
+    scene.catch_up()
+    scene.feed("t", {"type": "a", "n": 3}, {"n": 4})
+    scene.route = '{topic: u, by: type, to: "m.${type}", rest: m.rest}'
+    scene.tables = "tables: {n.rest: {topic: t, metadata: [topic, partition, offset]}}\n"
+    assert [table.name for table in scene.catch_up()] == ["m.rest", "n.rest"]
+    assert (scene.numbers("n.a"), scene.numbers("n.rest")) == ([1], [2, 3, 4])
 
 
 def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, EnvelopeSpec
-from frazil.testing import FakeClock, MemoryJobs, MemorySource
 from frazil.types import Batch, OffsetRange
+from frazil_testing.twins import FakeClock, MemoryJobs, MemorySource
 from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
 UPSERT_ENVELOPE, LOG = "n.upsert_table", "n.log"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
 from frazil.schema.evolve import new_schema
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.types import Commit, Progress
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 
 CLUSTER = "memory"
 

@@ -15,14 +15,15 @@ import pytest
 
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
-from frazil.ingest.tasks import shares
-from frazil.ingest.tasks.shares import Together
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
-from frazil.routing import Route, parse_template
 from frazil.schema.projection import Shaping
-from frazil.types import BadRecord, RoutedTable
-from frazil.write.target import RoutedRecords, TableTarget
+from frazil.shares import divide
+from frazil.shares.naming import parse_template
+from frazil.shares.share import Division, Share
+from frazil.shares.together import Together
+from frazil.types import BadRecord, DerivedTable
+from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 COLUMNS = {"id": "long", "kind": "string", "place": "struct<city: string>", "tags": "list<string>"}
@@ -32,20 +33,20 @@ Record = dict[str, Any] | bytes
 
 def job_of(folder: Path, *, by: str = "kind", unlike: int = 0, **settings: Any) -> Job:
     """A route to four tables and the rest, of which the last `unlike` have a column more."""
-    route = Route("lake.rest", parse_template(f"lake.${{{by}}}"), 200)
+    division = Division("lake.rest", parse_template(f"lake.${{{by}}}"), 200)
     settings = {"metadata": ("topic", "offset"), "reading": Reading(on_bad="dead_letter"), **settings}
 
     def table(name: str, columns: Mapping[str, str], *own: Any) -> TableTarget:
         dead_letters = target_of(folder, COLUMNS, name=f"{name}__dead_letters")
-        routed = RoutedRecords(route, *own)
-        return target_of(folder, columns, name=name, routed=routed, dead_letters=dead_letters, **settings)
+        share = Share(division, *own)
+        return target_of(folder, columns, name=name, share=share, dead_letters=dead_letters, **settings)
 
-    routed = tuple(RoutedTable(f"lake.{kind}", (kind,)) for kind in KINDS)
+    derived = tuple(DerivedTable(f"lake.{kind}", (kind,)) for kind in KINDS)
     more = {**COLUMNS, "more": "int"}
     tables = tuple(
-        table(one.name, more if n >= len(KINDS) - unlike else COLUMNS, one.values) for n, one in enumerate(routed)
+        table(one.name, more if n >= len(KINDS) - unlike else COLUMNS, one.values) for n, one in enumerate(derived)
     )
-    return Job({"t": table("lake.rest", COLUMNS, (), routed)}, beside={"t": tables})
+    return Job({"t": table("lake.rest", COLUMNS, (), derived)}, beside={"t": tables})
 
 
 def records(seed: int, count: int, *others: Record) -> pa.RecordBatch:
@@ -87,7 +88,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 
         with monkeypatch.context() as patch:
             patch.setattr(Together, "make_rows", noted)
-            patch.setattr(shares, "_MANY_BYTES", 2000)
+            patch.setattr(divide, "_MANY_BYTES", 2000)
             found = outcome(run(job, *batches))
         with monkeypatch.context() as patch:
             patch.setattr(Together, "make_rows", lambda *_: None)
@@ -129,7 +130,7 @@ def test_only_the_table_of_a_record_is_asked_for_the_columns_that_it_needs(
 
 def test_a_new_value_makes_a_table_and_takes_its_records_from_the_rest(tmp_path: Path, both: Any) -> None:
     found = both(job_of(tmp_path), records(1, 50, {"id": 1, "kind": "e"}))
-    assert found["lake.rest"]["routed"]["new_values"] == (("e",),)
+    assert found["lake.rest"]["share"]["new_values"] == (("e",),)
 
 
 def test_tables_begin_at_offsets_of_their_own(tmp_path: Path, both: Any) -> None:

@@ -13,7 +13,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
 
 MAINTENANCE = MaintenanceTask(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
@@ -41,6 +41,9 @@ class MemoryMaintenance:
             self.calls.append("metadata")
             self.clock.sleep(self.checked_after_s)
         return self.tables.get(table)
+
+    def described(self, table: str) -> tuple[str, Mapping[str, str]]:
+        raise AssertionError(table)
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self._note("compact")

@@ -15,7 +15,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.scheduler_scene import MAINTENANCE, MemoryMaintenance, SchedulerScene
 from tests.unit.maintenance.tables import MIB, line, table
 

@@ -15,7 +15,7 @@ from frazil.maintenance.plan import ORPHANS_NOTE, MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, table
 from tests.unit.maintenance.test_plan import rewritten

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
 from frazil.spec import PipelineSpec, load_spec
 from frazil.types import OffsetRange
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 
 HEAD = 'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\n'
 

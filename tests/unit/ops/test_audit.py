@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from frazil.errors import UnavailableError
 from frazil.ops.audit import Actor, audit_file, record, record_command
 from frazil.spec import PipelineSpec, load_spec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 
 
 @pytest.fixture

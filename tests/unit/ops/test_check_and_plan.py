@@ -14,7 +14,6 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import Finding, check_records, check_tables, comparison
 from frazil.ops.plan import plan_tables
@@ -22,8 +21,9 @@ from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.partitioning import parse_term
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock, MemoryJobs, StepWorkers
 from frazil.types import OffsetRange
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock, MemoryJobs, StepWorkers
 from tests.unit.ops.conftest import Scenario
 
 _RECORD = {"id": 1, "c": "text", "o": {"n": 1}}

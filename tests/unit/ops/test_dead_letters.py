@@ -9,10 +9,10 @@ import pytest
 
 from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
-from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_dead_letters, find_tables, newest_dead_letters
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.table_status import TableStatus
+from frazil_testing.memory_kafka import MemorySource
 from tests.unit.dead_letters.scene import DEAD_LETTERS, Scene
 from tests.unit.ops.conftest import Scenario
 

@@ -21,7 +21,7 @@ from frazil.ops.maintenance import Activities, maintained_table, maintained_tabl
 from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec, SnapshotsSpec
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, line, without_progress
 from tests.unit.maintenance.tables import table as metadata_of

@@ -11,10 +11,10 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.plan import PlannedTable
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_plan import columns, plan, produce
 from tests.unit.rows.test_writer_schemas import framed

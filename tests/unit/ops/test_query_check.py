@@ -17,9 +17,9 @@ from frazil.ingest.tables.table import RECORDS_SCHEMA
 from frazil.ops.check import Finding, check_queries, check_records
 from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_schema_check import avro
 
@@ -152,7 +152,7 @@ def test_members_of_declared_columns_in_another_case_than_records_have_are_warni
             "Iceberg has no type for the column `x`",
             "cast(null as string)",
         ),
-        ('select: "select id from records group by id"', "GROUP BY", "use `merge`"),
+        ('select: "select id from (select id from records group by id) as records"', "GROUP BY", "use `merge`"),
         (
             'mode: upsert, key_columns: [id], select: "select id as order_id, email from records"',
             "leaves out id, which identifies rows",

@@ -20,8 +20,8 @@ from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
 from frazil.ops.table_status import VerificationReport
 from frazil.spec import TableSpec, TopicSelector
-from frazil.testing import FakeClock
 from frazil.types import OffsetRange, Resolved
+from frazil_testing.twins import FakeClock
 from tests.unit.ops.test_status import NOW_MS, Broken, Scene, text_of
 
 MAINTENANCE = RoundsStatus(1, "full", 1.0)

@@ -11,10 +11,10 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.check import Finding
 from frazil.ops.schema_check import check_registry, check_schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ops.conftest import Scenario
 
 HEAD = "registry: {url: http://r}\n"

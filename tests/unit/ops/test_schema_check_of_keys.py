@@ -11,11 +11,11 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.check import Finding
 from frazil.ops.schema_check import check_schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import Naming
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress
+from frazil_testing.memory_registry import MemoryRegistry
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_schema_check import HEAD, avro
 
@@ -110,7 +110,7 @@ UPSERT_ENVELOPE = "value: {format: avro}, key: {format: avro}, mode: upsert"
         (avro(ID="long"), "", ""),
         (avro(Id="long", part="int"), ", key_columns: [id]", ""),
         (avro(number="long"), "", "schema a-key: the keys have no field for the key column id"),
-        (avro(id="long", part="int"), "", "schema a-key: the keys have the field part, which is no key column"),
+        (avro(id="long", part="int"), "", "schema a-key: the keys have the field part, which is not a key column"),
         (avro(id="long", part="int"), ", key_columns: [id]", ""),
         (avro(part="int"), ", key_columns: [id]", "schema a-key: the keys have no field for the key column id"),
     ],

@@ -17,7 +17,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile, is_process_alive
 from frazil.spec import TableSpec, TopicSelector
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 
 
 @pytest.mark.parametrize("secret", ["2", "false", '"', "table", "stopped", "pid", 'a"b\\c'])

@@ -18,12 +18,10 @@ from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
 from frazil.catalog.layout import Layout
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
 from frazil.ops.state_file import read_state
@@ -33,6 +31,8 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, loa
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect.settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Watermark
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 NOW_MS = 1_000_000_000
@@ -123,6 +123,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "partition_spec": [], "sort_order": [],
         "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "ignored_records": {},
         "expectations": {}, "stale": {}, "rest_records": {},
+        "windows_complete_to_ms": None,
         "refused_changes": [],
         "last_upsert": None, "maintenance": None, "verification": None, "publishing": None,
     }  # fmt: skip

@@ -11,8 +11,6 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.branches_port import BranchMove
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.publish.audits import NO_OTHERS, Audit
@@ -20,8 +18,10 @@ from frazil.publish.groups import GENERATION, GroupPublisher
 from frazil.publish.position import progress_at
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
-from frazil.testing import FakeClock
 from frazil.types import MAIN, Commit, Offsets, Progress
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.contracts.tables import SCHEMA
 
 CUSTOMERS, ORDERS = "shop.customers", "shop.orders"

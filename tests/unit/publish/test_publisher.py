@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.publish.audits import NO_OTHERS, Audit
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
-from frazil.testing import FakeClock
 from frazil.types import MAIN, Commit, Progress, Watermark
+from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.contracts.tables import SCHEMA, TABLE, plain
 
 AUDITED = Published(TABLE, (("ids", "select true"),), {"positive": "records did not meet the expectation"})

@@ -20,6 +20,10 @@ _BUG = "it should not happen, and asks for a report"
 _ARGUMENT = "what to write is an argument, and the command is given again"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
+    "wait until a batch is committed": _WAIT,
+    "install it with `pip install 'frazil-blobs[images]'`, or take `extract` out of `blobs`": _INSTALL,
+    "install it with `pip install 'frazil-blobs[vectors]'`; without it vectors are searched for exactly": _INSTALL,
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,

@@ -32,6 +32,8 @@ _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_an
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
+_GROUPS = "unit/upsert/grouping/test_grouping_service.py::test_"
+_HISTORY = "unit/upsert/history/test_history_service.py::test_"
 _MERGES = "unit/upsert/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
@@ -39,8 +41,36 @@ _TESTING = "packages/testing/tests/unit"
 _CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recording.py::test_"
 _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
+_BLOBS = "packages/blobs/tests/unit/test_packs.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Large objects.
+    "write another folder as `blobs.store`, outside of …": (
+        f"{_BLOBS}packs_inside_of_the_table_are_refused_until_they_are_elsewhere"
+    ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: binary}`, or take it out of `blobs`",
+            "declare it, `columns: {…: string}`, or take it out of `blobs`",
+            "name a column of bytes, or one in structs alone",
+        ),
+        f"{_BLOBS}a_column_without_bytes_is_refused_until_it_is_declared",
+    ),
+    **dict.fromkeys(
+        (
+            "declare it, `columns: {…: list<float>}`",
+            "declare their number under `blobs.embeddings`, and correct the rows",
+        ),
+        f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
+    ),
+    "choose another name under `extract`": (
+        "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
+    ),
+    **dict.fromkeys(
+        ("make it by the model that has made those of the column", "name a column of lists of floats"),
+        "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
     # Cases of pipelines.
     **dict.fromkeys(
         (
@@ -110,6 +140,27 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "correct the name, or declare the column under `columns`": (
         "unit/upsert/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
+    ),
+    "write a time, such as `window(timestamp_millis(ts), '1 minute')` of milliseconds since 1970": (
+        f"{_GROUPS}a_number_is_no_time_until_it_is_made_one"
+    ),
+    "write an average of numbers": f"{_GROUPS}an_average_is_of_numbers",
+    "leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
+    " `window(coalesce(TIME, _timestamp), '1 minute')`": (
+        f"{_GROUPS}records_without_a_time_are_left_out_or_get_one_by_the_query"
+    ),
+    "write a longer time under `late`, or `else: drop`": (
+        f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
+    ),
+    "give the count another name, leave `…` out of the query, or write `sum`": (
+        "unit/upsert/merge/test_counts.py"
+        "::test_a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
+    ),
+    "declare the column, `columns: {…: timestamptz}`, and create the table again, or remove `order_by`": (
+        f"{_HISTORY}a_table_whose_order_is_no_time_continues_once_the_remedy_is_done"
+    ),
+    "give the history a table of its own, or drop the table, so that it is created again from the topic": (
+        f"{_HISTORY}a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them"
     ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(

@@ -222,6 +222,7 @@ SERVICES: Mapping[str, str] = {
         "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
     ),
     "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
+    "choose tables in the list": "packages/console/tests/unit/test_console.py::test_several_tables_are_paused_at_once",
     "close some, or refresh the page": (
         "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),

@@ -9,9 +9,9 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import PipelineSpec, load_spec
-from frazil.testing import StepWorkers
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import StepWorkers
 from tests.unit.ingest.service_scene import Scene
 
 HEAD = "pipeline: {}\nkafka: {{bootstrap.servers: 'b:1'}}\ncommit: {{interval: 1s}}\n"

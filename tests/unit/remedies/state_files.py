@@ -1,11 +1,23 @@
-"""Pipeline files whose `merge` or `dedupe` is refused, each with what they become by doing what the remedy reports."""
+"""Pipeline files whose `merge`, `dedupe` or `mode: history` is refused, each with what they become by doing what the
+remedy reports.
+"""
 
 from __future__ import annotations
 
 from tests.unit.remedies.mended import tables
 
+_BY_USER = "select user, count(*) as n from records group by user"
+_BY_MINUTE = "select window.start as m, count(*) as n from records group by window(ts, '1 minute')"
+
+
+def _select(query: str, settings: str = "") -> str:
+    """Returns the settings of a table with a query."""
+    return f'select: "{query}"{", " if settings else ""}{settings}'
+
+
 _UPSERT = "mode: upsert, key_columns: [id]"
 _CHANGES = f"{_UPSERT}, envelope: debezium"
+_HISTORY = "mode: history, key_columns: [id]"
 STATE = [
     tables("merge: {n: sum}", f"{_UPSERT}, merge: {{n: sum}}", ""),
     tables(f"{_UPSERT}, merge: {{n: summ}}", f"{_UPSERT}, merge: {{n: sum}}"),
@@ -75,4 +87,132 @@ STATE = [
         'columns: {o: "struct<a: int>"}, dedupe: {by: [n]}',
         'columns: {o: "struct<a: int>"}, dedupe: {by: [o.a]}',
     ),
+    tables(_select(f"{_BY_USER} having n > 1"), _select(_BY_USER)),
+    tables(_select("select distinct user, count(*) as n from records group by user"), _select(_BY_USER)),
+    tables(_select("select user, count(*) as n from records group by rollup(user)"), _select(_BY_USER)),
+    tables(_select("select user, count(*) as n from records group by all"), _select(_BY_USER)),
+    tables(_select("select user, count(*) as n from records group by 3"), _select(_BY_USER)),
+    tables(_select("select user, count(*) as n from records group by user,"), _select(_BY_USER)),
+    tables(
+        _select("select user, count(*) as n from records group by session_window(ts, '5 minutes'), user"),
+        _select("select user, window.start as m, count(*) as n from records group by user, window(ts, '5 minutes')"),
+    ),
+    tables(
+        _select("select count(*) as n from records group by user"),
+        _select(_BY_USER),
+    ),
+    tables(
+        _select("select count(*) as n from records group by lower(user)"),
+        _select("select lower(user) as user_name, count(*) as n from records group by lower(user)"),
+    ),
+    tables(
+        _select("select lower(user) as user, count(*) as n from records group by user"),
+        _select("select lower(user) as user, count(*) as n from records group by lower(user)"),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts)"),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts, '1 minute', '2 minutes')"),
+        _select("select window.start as m, count(*) as n from records group by window(ts, '2 minutes', '1 minute')"),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts, '1 day', '1 second')"),
+        _select("select window.start as m, count(*) as n from records group by window(ts, '1 day', '1 hour')"),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts, '1 month')"),
+        _select("select date_trunc('month', ts) as m, count(*) as n from records group by date_trunc('month', ts)"),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts, '1 minuet')"),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select("select window.start as m, count(*) as n from records group by window(ts, 'minute')"),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select(
+            "select window.start as m, count(*) as n from records group by window(ts, '1 minute'), window(at, '1 day')"
+        ),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select("select window, count(*) as n from records group by window(ts, '1 minute')"),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select("select count(*) as n from records group by window(ts, '1 minute')"),
+        _select(_BY_MINUTE),
+    ),
+    tables(
+        _select("select user, sum(a) / count(*) as mean from records group by user"),
+        _select("select user, sum(a) as total, count(*) as n from records group by user"),
+    ),
+    tables(
+        _select("select user, name, count(*) as n from records group by user"),
+        _select("select user, name, count(*) as n from records group by user, name"),
+        _select("select user, first(name) as name, count(*) as n from records group by user"),
+    ),
+    tables(_select("select user, count(*) from records group by user"), _select(_BY_USER)),
+    tables(
+        _select("select lower(user), count(*) as n from records group by lower(user)"),
+        _select("select lower(user) as user_name, count(*) as n from records group by lower(user)"),
+    ),
+    tables(
+        _select("select user, median(a) as n from records group by user"),
+        _select("select user, avg(a) as n from records group by user"),
+    ),
+    tables(
+        _select("select user, count(distinct a) as n from records group by user"),
+        _select("select user, collect_set(a) as n from records group by user"),
+    ),
+    tables(
+        _select("select user, sum(a, b) as n from records group by user"),
+        _select("select user, sum(a) as n from records group by user"),
+    ),
+    tables(
+        _select("select user, first(a) filter (where b) as n from records group by user"),
+        _select("select user, first(if(b, a, null), true) as n from records group by user"),
+    ),
+    tables(
+        _select("select user from records group by user"),
+        _select(_BY_USER),
+        "mode: upsert, key_columns: [user]",
+    ),
+    tables(
+        _select("select user, avg(a) as a, sum(a) as a_sum from records group by user"),
+        _select("select user, avg(a) as a, sum(a) as total from records group by user"),
+    ),
+    tables(_select(_BY_USER, "mode: append"), _select(_BY_USER), "mode: append"),
+    tables(_select(_BY_USER, "mode: upsert, key_columns: [id]"), _select(_BY_USER), "mode: upsert, key_columns: [id]"),
+    tables(_select(_BY_USER, "tombstones: delete"), _select(_BY_USER, "tombstones: ignore")),
+    tables(_select(_BY_USER, "order_by: at"), _select(_BY_USER)),
+    tables("late: 7d", _select(_BY_MINUTE, "late: 7d"), ""),
+    tables(_select(_BY_USER, "late: 7d"), _select(_BY_MINUTE, "late: 7d"), _select(_BY_USER)),
+    tables(_select(_BY_MINUTE, "late: {else: drop}"), _select(_BY_MINUTE, "late: {after: 7d, else: drop}")),
+    tables(
+        _select(_BY_MINUTE, "late: 7d, envelope: debezium"),
+        _select(_BY_MINUTE, "envelope: debezium"),
+    ),
+    tables(_select(_BY_MINUTE, "late: 7d, emit: closed"), _select(_BY_MINUTE, "late: 7d")),
+    tables("track: [n]", f"{_HISTORY}, track: [n]", ""),
+    tables(f"{_HISTORY}, merge: {{n: sum}}", _HISTORY, f"{_UPSERT}, merge: {{n: sum}}"),
+    tables(f"{_HISTORY}, dedupe: {{by: [n]}}", _HISTORY, "dedupe: {by: [n]}"),
+    tables(f"{_HISTORY}, deletes: soft", _HISTORY),
+    tables(f"{_HISTORY}, track: [id, n]", f"{_HISTORY}, track: [n]"),
+    tables(f"{_HISTORY}, metadata: [offset], order_by: _offset", _HISTORY),
+    tables(
+        f"{_HISTORY}, columns: {{at: long}}, order_by: at",
+        f"{_HISTORY}, columns: {{at: timestamptz}}, order_by: at",
+        f"{_HISTORY}, columns: {{at: long}}",
+    ),
+    tables(
+        f"{_HISTORY}, envelope: debezium, order_by: at",
+        f"{_HISTORY}, envelope: debezium, metadata: [source_ts], order_by: _source_ts",
+        f"{_HISTORY}, envelope: debezium",
+    ),
+    tables("metadata: [valid_from]", f"{_HISTORY}, metadata: [valid_from]", ""),
 ]

@@ -17,7 +17,7 @@ from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemorySource
+from frazil_testing.twins import MemorySource
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.rows.test_encodings import message, proto
 from tests.unit.rows.test_shaped_service import Scenario as ShapedScenario

@@ -15,12 +15,12 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import Start
 from frazil.spec.settings import FlattenSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 
 

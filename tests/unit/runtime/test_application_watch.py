@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from frazil.errors import UnavailableError
 from frazil.runtime.application_watch import ELSEWHERE_S, ON_DEMAND_S, UNANSWERED_S, ApplicationWatch, Outage, outage_of
 from frazil.runtime.spark_master import Master, Worker
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 
 URL = "spark://master:7077"
 AWAY = UnavailableError("no Spark master answers: connection refused", where=URL)

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JNetworkError
 
 from frazil.runtime.jvm import MEASURE_EVERY_S, MUCH_GARBAGE_BYTES, Heap
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 
 
 def test_a_jvm_that_has_ended_is_asked_every_few_seconds_and_has_no_heap() -> None:

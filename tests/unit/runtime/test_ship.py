@@ -101,7 +101,7 @@ def test_an_extra_that_tasks_use_is_found_by_its_entry_points_in_the_archive(tmp
     )
     words = [sys.executable, "-c", code, str(tmp_path / "there")]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert shown.split() == ["frazil-cdc", "frazil-protobuf", "frazil_cdc.canal.messages:open_canal"]
+    assert {"frazil-cdc", "frazil-protobuf", "frazil_cdc.canal.messages:open_canal"} <= set(shown.split())
     assert not (tmp_path / "there" / "frazil_demo").exists()
 
 

@@ -165,7 +165,7 @@ def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
         ({"s3.crt.enabled": "on"}, "`s3.crt.enabled` is `on`, which Iceberg takes for false", {}),
         ({"clients": "0"}, "`clients` is `0`: the catalog would be waited for without end", {}),
         ({"token": " "}, "`token` is empty", {}),
-        ({"oauth2-server-uri": "https://h/a b"}, "`oauth2-server-uri` is no address", {}),
+        ({"oauth2-server-uri": "https://h/a b"}, "`oauth2-server-uri` is not an address", {}),
         ({"nessie.ref": "dev"}, "`nessie.ref` is not one of Iceberg's properties", {}),
         ({"token-exchange-enabled": "yes"}, "`token-exchange-enabled` is `yes`, which Iceberg takes for false", {}),
         ({"s3.checksum-enabled": "1"}, "`s3.checksum-enabled` is `1`, which Iceberg takes for false", {}),

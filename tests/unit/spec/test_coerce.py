@@ -26,7 +26,7 @@ def test_the_file_declares_it(load: Load) -> None:
             "`columns.v.coerce` keeps values as text, and the column is not read",
         ),
         ("{type: string, coerce: maybe}", "`columns.v.coerce` cannot be `maybe`"),
-        ("time(h)", "`h` is no unit of the time since midnight"),
+        ("time(h)", "`h` is not a unit of the time since midnight"),
     ],
 )
 def test_a_file_that_asks_for_what_makes_no_sense_is_refused(refuse: Refuse, column: str, message: str) -> None:

@@ -128,7 +128,7 @@ def test_a_variable_is_read_anywhere_as_the_type_of_its_setting() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "message", "line"),
     [
-        ("COLUMNS", "ten", "`limits.columns` is no count (the value of the variable COLUMNS)", 11),
+        ("COLUMNS", "ten", "`limits.columns` is not a count (the value of the variable COLUMNS)", 11),
         ("INTERVAL", "7", "the duration `7` has no unit (the value of the variable INTERVAL)", 3),
         ("PUBLISH", "perhaps", "`publish_offsets` cannot be `perhaps` (the value of the variable PUBLISH)", 4),
         ("VERSION", "4", "`format_version` cannot be `4` (the value of the variable VERSION)", 10),

@@ -9,6 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
+from frazil.plugins.stages import STAGES
 from frazil.spec import json_schema
 from frazil.spec.connections import (
     AuthSpec,
@@ -239,6 +240,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "limits": set(keys_of(LimitsSpec)),
         "flatten": set(keys_of(FlattenSpec)),
         "dedupe": {"by", "within"},
+        "late": {"after", "else"},
         "value": set(keys_of(ValueSpec)),
         "key": set(keys_of(KeySpec)),
         "column": set(keys_of(ColumnSpec)),
@@ -254,6 +256,8 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "route": set(keys_of(RouteSpec)) - {"location"},
         "defaults": set(keys_of(TableSpec)) - {*OF_ONE_TABLE},
     }
+    for name in ("table", "route", "defaults"):
+        known[name] |= {*STAGES.added()}
     assert set(schema["properties"]) == set(keys_of(PipelineSpec))
     assert {name: set(part) for name, part in sections.items()} == known
     parts = [schema["properties"], schema["$defs"]["kafka"]["properties"], *sections.values()]

@@ -36,10 +36,10 @@ def test_maintenance_is_on_unless_the_file_reports_otherwise(load: Load) -> None
     ("section", "message"),
     [
         ("always", "`maintenance` is text where a mapping is expected"),
-        ("{cores: 0}", "`maintenance.cores` is no count"),
+        ("{cores: 0}", "`maintenance.cores` is not a count"),
         ("{window: 22-6}", "`22-6` is not a window"),
         ("{window: '10:00-10:00'}", "the window `10:00-10:00` is empty"),
-        ("{snapshots: {count: many}}", "`maintenance.snapshots.count` is no count"),
+        ("{snapshots: {count: many}}", "`maintenance.snapshots.count` is not a count"),
         ("{snapshots: {age: 5}}", "the duration `5` has no unit"),
         ("{orphans: {age: 1439m}}", "`1439m` is too short for `maintenance.orphans.age`"),
         ("{orphans: {older: 1h}}", "unknown key `older` in `maintenance.orphans`"),

@@ -96,15 +96,19 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: ['day(at, 2)']", "`day(at, 2)` is not how day is written", "write `day(at)`"),
         ("partition_by: [day()]", "`day()` names no column", "write a column's name"),
         ("partition_by: [identity(id)]", "`identity(id)` is the column itself", "write `id`"),
-        ("partition_by: [bucket(id, 16)]", "`bucket(id` is no column and no transform of one", "in quotes, such as"),
-        ("partition_by: ['(id']", "`(id` is no column and no transform of one", "write a column, or"),
+        (
+            "partition_by: [bucket(id, 16)]",
+            "`bucket(id` is neither a column nor a transform of one",
+            "in quotes, such as",
+        ),
+        ("partition_by: ['(id']", "`(id` is neither a column nor a transform of one", "write a column, or"),
         ("partition_by: [day(at), hour(at)]", "`hour(at)` and `day(at)` are both of the time", "keep `hour(at)`"),
         ("partition_by: [id, id]", "`id` is there twice in `partition_by`", "keep one of them"),
         ("partition_by: {id: day}", "`partition_by` is a mapping where a list is expected", "write a list"),
         ("partition_by: [hour(day)]", "`hour(day)`: the column `day` has the type date", "hour is for a timestamp"),
         ("partition_by: [day(id)]", "`day(id)`: the column `id` has the type long", "day is for a date or a timestamp"),
         ("partition_by: [deep]", "`deep`: the column `deep` has the type struct", "write a field inside it"),
-        ("partition_by: [tags]", "`tags`: the column `tags` has the type list", "no list, map or struct"),
+        ("partition_by: [tags]", "`tags`: the column `tags` has the type list", "not a list, map or struct"),
         ("partition_by: ['bucket(deep.b.c, 3)']", "the column `deep.b.c` has the type double", "bucket is for an int"),
         (
             "partition_by: ['truncate(_timestamp, 3)']",
@@ -116,7 +120,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("sort_by: [id down]", "there is no column", ""),
         ("sort_by: [void(id)]", "`void(id)` sorts nothing", "remove it"),
         ("sort_by: [id, id desc]", "`id` is there twice in `sort_by`", "keep one of them"),
-        ("limits: {partitions: 0}", "`limits.partitions` is no count", "write a whole number"),
+        ("limits: {partitions: 0}", "`limits.partitions` is not a count", "write a whole number"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(tmp_path: Path, line: str, message: str, remedy: str) -> None:

@@ -21,7 +21,7 @@ SECTIONS = [
     (
         "defaults: {topic: b}",
         "`topic` does not belong here",
-        "write it in each table: it is no default for others",
+        "write it in each table: it is not a default for others",
     ),
     ("catalog: {type: hve}", "`catalog.type` cannot be `hve`", "did you mean `hive`?"),
     ("catalog: {typ: jdbc}", "unknown key `typ` in `catalog`", "did you mean `type`?"),
@@ -172,7 +172,7 @@ SECTIONS = [
         "Spark ignores `driver.memory`: its properties begin with `spark.`",
         "write `spark.driver.memory`, or `spark.hadoop.driver.memory` for a property of Hadoop",
     ),
-    ("http: {listen: 8787}", "`8787` is no address to listen on", "write host and port, such as `127.0.0.1:8787`"),
+    ("http: {listen: 8787}", "`8787` is not an address to listen on", "write host and port, such as `127.0.0.1:8787`"),
     ("ha: true", "`ha` is a boolean where a mapping is expected", "write `ha: {}`, or remove it"),
     ("verify: true", "`verify` is a boolean where a mapping is expected", "write `verify: {}`, or remove it"),
     ("spark: {master: 4}", "`spark.master` is a number where text is expected", "put it in quotes"),

@@ -135,7 +135,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ("value: {format: raw}, exclude: [a]", "`exclude` has no effect with the format raw", "remove it"),
         (
             "columns: {a: timestamptz(min)}",
-            "`min` is no unit of the time since the epoch",
+            "`min` is not a unit of the time since the epoch",
             "write one of: timestamptz(s)",
         ),
         ("columns: {a: 'list<timestamp(ms)>'}", "the type `list<timestamp(ms)>` has a unit inside", "write `long`"),
@@ -229,7 +229,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ),
         (
             "columns: {a: {type: long, field: o}, b: {type: long, field: o.x}}",
-            "the column `b` is for a field inside the one of `a`, which is no struct",
+            "the column `b` is for a field inside the one of `a`, which is not a struct",
             "keep one of them",
         ),
         (
@@ -273,7 +273,10 @@ def test_what_makes_no_sense_is_refused_with_its_place(
             "infer: {timestamps: true}, value: {format: raw}",
             "`infer` is for JSON without a schema, and the values are raw",
         ),
-        ("columns: {ts: {type: timestamp, zone: Berlin}}", "`columns.ts.zone: Berlin` is no zone of the IANA database"),
+        (
+            "columns: {ts: {type: timestamp, zone: Berlin}}",
+            "`columns.ts.zone: Berlin` is not a zone of the IANA database",
+        ),
         ("columns: {ts: {type: long, zone: UTC}}", "`columns.ts.zone` is for a timestamp or timestamptz of records"),
         ("exclude: ['[1]']", "`[1]` is not the path of a field"),
     ],

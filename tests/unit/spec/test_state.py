@@ -20,7 +20,8 @@ _CHANGES = f"{_UPSERT}, envelope: debezium"
     [
         (f"{_UPSERT}, merge: {{n: sum, at: max}}", {"merge": (("n", "sum"), ("at", "max"))}),
         (f"{_UPSERT}, merge: latest_non_null", {"merge": (("", "latest_non_null"),)}),
-        (f"{_CHANGES}, merge: {{n: sum, rows: count}}", {"tombstones": "ignore"}),
+        (f"{_CHANGES}, merge: {{n: sum, rows: count}}", {"tombstones": "ignore", "on_bad_record": "stop"}),
+        (f"{_CHANGES}, merge: {{n: sum, rows: count}}, on_bad_record: skip", {"on_bad_record": "skip"}),
         (f"{_UPSERT}, merge: {{n: sum}}, order_by: at", {"order_by": "at"}),
         ("dedupe: {by: [id], within: 24h}", {"metadata": {"timestamp": "_timestamp"}}),
         ("dedupe: {by: [id], within: 24h}, metadata: {timestamp: at}", {"metadata": {"timestamp": "at"}}),

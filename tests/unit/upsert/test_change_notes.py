@@ -5,15 +5,15 @@ from __future__ import annotations
 from frazil.report import ChangeReport, TaskReport, dump_report, load_report, merge_reports
 from frazil.types import LastDelete, Progress
 from frazil.upsert.change_notes import dependence, error_in, progress_after
+from frazil.upsert.emptied import Emptying, emptying_in
 from frazil.upsert.key_updates.parts import KeyUpdateNotes, KeyUpdatePart, KeyUpdateSearch, key_update_notes
-from frazil.upsert.truncates import Truncates, truncates_in
 from frazil.write.target import TableTarget
 
 _SEARCH = KeyUpdateSearch(TableTarget("n.t"))
 
 
 def _report(ends: dict[str, dict[int, int]], *unpaired: tuple[str, int, int], emptied: str = "") -> TaskReport:
-    notes = {**_SEARCH.notes(ends, unpaired), **Truncates(emptied).notes()}
+    notes = {**_SEARCH.notes(ends, unpaired), **Emptying(emptied).notes()}
     return load_report(dump_report(TaskReport("n.t", changes=ChangeReport(notes=notes))))
 
 
@@ -21,7 +21,7 @@ def test_the_notes_of_all_tasks_are_read_as_one() -> None:
     tasks = [_report({}, ("b", 1, 2), emptied="5"), _report({"a": {0: 7}}, ("a", 0, 1), emptied="3"), _report({})]
     report = merge_reports("n.t", tasks)
     assert key_update_notes(report.changes) == KeyUpdateNotes(False, (("a", 0, 1), ("b", 1, 2)), (), {"a": {0: 7}})
-    assert truncates_in(report.changes) == Truncates("5")
+    assert emptying_in(report.changes) == Emptying("5")
     assert progress_after(Progress(), Progress(emptied="4"), report).emptied == "5"
     assert progress_after(Progress(), Progress(emptied="6"), report).emptied == "6"
 
@@ -40,7 +40,7 @@ def test_a_report_without_notes_needs_nothing() -> None:
 
 
 def test_the_first_truncate_without_a_position_stops_the_table() -> None:
-    places = [Truncates(unplaced={("b", 0, 1)}), Truncates(unplaced={("a", 3, 9), ("a", 3, 4)})]
+    places = [Emptying(unplaced={("b", 0, 1)}), Emptying(unplaced={("a", 3, 9), ("a", 3, 4)})]
     reports = [TaskReport("n.t", changes=ChangeReport(notes=truncates.notes())) for truncates in places]
     error = error_in(merge_reports("n.t", reports).changes)
     assert error is not None

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import new_id
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
@@ -22,7 +21,6 @@ from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.testing import live_rows
 from frazil.types import Commit, Progress, Resolved
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import commit_changes
@@ -30,6 +28,8 @@ from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading
 from frazil.write.write import FileWriter
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import live_rows
 
 _NAME = "n.t"
 KEEP = "kept"

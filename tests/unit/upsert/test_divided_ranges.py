@@ -15,9 +15,9 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.plan import read_once
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import ChangeReport, Counts, FirstTombstone, TaskReport, Touched
-from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, LastDelete
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
+from frazil_testing.twins import MemoryJobs, MemorySource
 from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}

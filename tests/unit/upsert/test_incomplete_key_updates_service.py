@@ -11,7 +11,7 @@ from frazil.ingest import plan
 from frazil.ingest.batches.change_findings import PENDING
 from frazil.ingest.tables.state import RunState
 from frazil.report import TaskReport
-from frazil.testing import FakeClock, MemoryJobs
+from frazil_testing.twins import FakeClock, MemoryJobs
 from tests.fixtures.slices import sliced
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frazil.testing import FakeClock
+from frazil_testing.twins import FakeClock
 from tests.fixtures.slices import sliced
 from tests.unit.upsert.upsert_source import Log, Row, UpsertSource
 

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.ingest import plan
 from frazil.report import TaskReport
-from frazil.testing import FakeClock, MemoryJobs
+from frazil_testing.twins import FakeClock, MemoryJobs
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle
 
 NOW_MS = FakeClock().now_ms()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.decode.settings import PLACEHOLDER
-from frazil.testing import FakeClock
 from frazil.types import Commit, Progress
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource, made, tombstone
 
 NOW_MS = FakeClock().now_ms()

@@ -20,13 +20,13 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.plan import read_once
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
-from frazil.testing import MemoryJobs
 from frazil.types import Batch
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.old_values import complete
 from frazil.upsert.old_values.complete import ValuesMissing, complete_buffered
 from frazil.upsert.old_values.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.write.write import FileWriter
+from frazil_testing.twins import MemoryJobs
 from tests.unit.ingest.targets import target_of
 from tests.unit.upsert.test_change_rows import KEEP, Change, Lake, up
 from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, changed, made, tombstone

@@ -18,9 +18,9 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemoryJobs
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.target import TableTarget
+from frazil_testing.twins import MemoryJobs
 from tests.unit.upsert.upsert_source import (
     HEARTBEAT,
     MARKS,

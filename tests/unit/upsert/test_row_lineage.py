@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType
 
-from frazil import testing
 from frazil.catalog.port import TableMoved
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import read_once
@@ -19,12 +18,13 @@ from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress
 from frazil.upsert.lookup import live_rows
 from frazil.write.plain_target import plain_target
 from frazil.write.target import lineage_schema
 from frazil.write.write import FileWriter
+from frazil_testing import twins
+from frazil_testing.twins import MemoryJobs
 from tests.fixtures.lineage import has_row_ids, row_ids
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import LARGE, Upserted
@@ -138,7 +138,7 @@ def test_the_row_that_decides_in_place_of_one_in_a_file_is_the_only_one(
     first = _ids(scenario)
     scenario.jobs = MemoryJobs(scenario.source, batch_size=1, tasks=2)
     monkeypatch.setattr(
-        testing, "read_once", lambda batches: sorted(read_once(batches), key=lambda r: (r.partition + 1) % 3)
+        twins, "read_once", lambda batches: sorted(read_once(batches), key=lambda r: (r.partition + 1) % 3)
     )
     for partition, row in enumerate(({"id": 1, "at": 10}, None, {"id": 1, "at": 5})):
         scenario.put("1", row, partition)

@@ -15,9 +15,9 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
+from frazil.upsert.emptied import EmptiedRows, find_emptied
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.upsert.lookup.search import find_rows
-from frazil.upsert.truncates import Truncated, find_truncated
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
@@ -44,7 +44,7 @@ def _write(target: TableTarget, places: Sequence[int | None], gone: Sequence[int
     return replace(file, deletes=tuple(write_deletes(target, {file: BitMap64(gone)}, 3))) if gone else file
 
 
-def _gone(found: Truncated) -> dict[str, list[int]]:
+def _gone(found: EmptiedRows) -> dict[str, list[int]]:
     return {path: list(bits) for path, (_, bits) in found.gone.items()}
 
 
@@ -64,7 +64,7 @@ def test_a_truncate_takes_what_is_older_and_alive(tmp_path: Path, seed: int) -> 
             whole.append(files[-1])
         elif older - deleted:
             gone[files[-1].path] = sorted(older | deleted)
-    found = find_truncated(target, files, _place(100_000))
+    found = find_emptied(target, files, _place(100_000))
     assert (found.complete_files, _gone(found), found.row_count) == (whole, gone, count)
     assert found.left(files) == [file for file in files if file not in whole]
 
@@ -75,16 +75,16 @@ def test_files_whose_bounds_tell_of_all_rows_are_not_opened(tmp_path: Path) -> N
     both = _write(target, [80_000, 100_000])
     for file in (older, newer):
         Path(file.path).unlink()
-    found = find_truncated(target, [older, both, newer], _place(100_000))
+    found = find_emptied(target, [older, both, newer], _place(100_000))
     assert (found.complete_files, _gone(found), found.row_count) == ([older], {both.path: [0]}, 10)
     with pytest.raises(FileNotFoundError):
-        find_truncated(target, [older], _place(85_000))
+        find_emptied(target, [older], _place(85_000))
 
 
 def test_places_that_bounds_cannot_tell_apart_are_read(tmp_path: Path) -> None:
     target = _target(tmp_path)  # Of a text bounds have the first 16 characters.
     older, newer = _write(target, [100_001, 100_002]), _write(target, [100_003, 100_004])
-    found = find_truncated(target, [older, newer], _place(100_003))
+    found = find_emptied(target, [older, newer], _place(100_003))
     assert (found.complete_files, found.gone, found.row_count) == ([older], {}, 2)
 
 
@@ -94,13 +94,13 @@ def test_rows_without_a_place_are_an_error_unless_there_is_one_partition(
 ) -> None:
     target = _target(tmp_path)
     with pytest.raises(SpecError, match="no value in the column at"):
-        find_truncated(target, [_write(target, places)], _place(100_000))
-    assert find_truncated(target, [_write(target, places, gone=[0, 1])], _place(100_000)) == Truncated()
+        find_emptied(target, [_write(target, places)], _place(100_000))
+    assert find_emptied(target, [_write(target, places, gone=[0, 1])], _place(100_000)) == EmptiedRows()
     alone = _target(tmp_path, is_one_partition=True)
     file = _write(alone, places)
-    found = find_truncated(alone, [file], _place(100_000))
+    found = find_emptied(alone, [file], _place(100_000))
     assert found == (
-        Truncated([], {file.path: (file, BitMap64([0]))}, 1) if 120_000 in places else Truncated([file], {}, 2)
+        EmptiedRows([], {file.path: (file, BitMap64([0]))}, 1) if 120_000 in places else EmptiedRows([file], {}, 2)
     )
 
 
@@ -111,14 +111,14 @@ def test_rows_that_equality_deletes_have_taken_are_not_counted(tmp_path: Path) -
     delete = delete_file_of(json.dumps({**content, "equality-ids": [1]}))  # Of the keys 0 to 2.
     older, both = (_write(target, [low] * 3 + [high] * 2) for low, high in ((1, 2), (1, 200_000)))
     files = [replace(file, deletes=(delete,)) for file in (older, both)]
-    found = find_truncated(target, files, _place(100_000))
+    found = find_emptied(target, files, _place(100_000))
     assert (found.complete_files, found.gone, found.row_count) == ([files[0]], {}, 2)
 
 
 def test_rows_that_a_truncate_takes_are_found_no_more(tmp_path: Path) -> None:
     target = _target(tmp_path)
     both = _write(target, [1, 200_000, 2], gone=[2])
-    truncated = find_truncated(target, [both], _place(100_000))
+    truncated = find_emptied(target, [both], _place(100_000))
     for keys, left in (([0, 1], [1]), ([0], [])):
         found = truncated.without_rows(find_rows(target, [both], [pa.array(keys)], [("k",)]))
         assert [row for hits in found.hits for row in hits.rows.tolist()] == left

@@ -274,8 +274,8 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
 @pytest.mark.parametrize(
     ("key", "named", "reason"),
     [
-        ("avro", (), "the key is no record; name the `key_columns`"),
-        ("json", (), "the key is no record; write `key: {format: text}`, or name the `key_columns`"),
+        ("avro", (), "the key is not a record; name the `key_columns`"),
+        ("json", (), "the key is not a record; write `key: {format: text}`, or name the `key_columns`"),
         (
             "text",
             ("id",),

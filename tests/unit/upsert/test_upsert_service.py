@@ -20,8 +20,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import MemoryJobs, live_rows
 from frazil.upsert.lookup.delete_files import read_deletes
+from frazil_testing.twins import MemoryJobs, live_rows
 from tests.fixtures.slices import sliced
 from tests.unit.rows.test_shaped_service import Scenario
 

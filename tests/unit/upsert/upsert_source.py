@@ -14,10 +14,10 @@ from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
+from frazil_testing.twins import FakeClock
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 Row = dict[str, Any]

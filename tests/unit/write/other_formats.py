@@ -13,7 +13,7 @@ from pyiceberg.types import FixedType, ListType, MapType, NestedField, StructTyp
 
 from frazil.schema.arrow import arrow_type, rows_as_written
 from frazil.schema.parts import parts_of
-from frazil.write.avro import avro_rows, avro_schema
+from frazil_replay.avro import avro_rows, avro_schema
 
 
 def convert(parquet: Any, stream: Any, name: str, fields: Sequence[NestedField]) -> None:

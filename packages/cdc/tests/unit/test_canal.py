@@ -16,11 +16,11 @@ from pyiceberg.types import LongType, StringType
 
 from docs.scan import ROOT
 from frazil.cdc.changes import read_envelope
-from frazil.decode.json.text import read_latin1
 from frazil.decode.settings import Envelope, Reading
 from frazil.schema.projection import Shaping
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import ChangeReading
+from frazil_cdc.canal.rows import read_latin1
 from tests.unit.cdc.canal_reference import Message, Row
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

@@ -93,7 +93,7 @@ def _time_axis(begin_s: int, end_s: int) -> Iterator[Markup]:
 
 
 def _hovers(values: Values, begin_s: int, end_s: int, text: Callable[[float], str]) -> Markup:
-    """Returns stretches of the chart that say their time and highest value where a pointer rests on them."""
+    """Returns stretches of the chart, each with its time and highest value as what a pointer shows."""
     highest = peaks(values, _HOVERS)
     width, stretch_s = _WIDTH / len(highest), (end_s - begin_s) / len(highest)
     return Markup().join(

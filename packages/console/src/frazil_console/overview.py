@@ -1,4 +1,4 @@
-"""The answer to "is all well?": what the first page says of all tables together. Pure."""
+"""The answer to "is all well?": what the first page shows of all tables together. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Overview:
 
 
 def overview_of(every: Sequence[Figures], is_starting: bool) -> Overview:
-    """Returns what is said of these tables. is_starting: whether the pipeline has not published its state yet."""
+    """Returns what the first page shows of these tables. is_starting: whether no state is known yet."""
     needy = [figures for figures in every if FILTERS["attention"](figures)]
     stopped = [figures for figures in every if FILTERS["stopped"](figures)]
     late = [

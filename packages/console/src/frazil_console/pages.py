@@ -197,10 +197,10 @@ class Console:
             if record is not None:
                 value = "" if record.value is None else record.value.decode(errors="backslashreplace")
                 return [self._pipeline.redact({"place": where, "error": "", "value": value, "page": ""})]
-            letters = self._pipeline.dead_letter_records(name, Selection(), _MOST_EVIDENCE)
+            stored = self._pipeline.dead_letter_records(name, Selection(), _MOST_EVIDENCE)
         except FrazilError:
             return []
-        return [self._pipeline.redact(_evidence_of(letter)) for letter in letters]
+        return [self._pipeline.redact(_evidence_of(dead_letter)) for dead_letter in stored]
 
     def _charts(self, name: str, seconds: int) -> list[Chart]:
         step_s, samples = self._history.read(name, seconds)
@@ -282,13 +282,13 @@ def _may_operate(request: Request) -> bool:
     return True
 
 
-def _evidence_of(letter: Mapping[str, Any]) -> dict[str, str]:
+def _evidence_of(dead_letter: Mapping[str, Any]) -> dict[str, str]:
     """Returns what is shown of a dead letter: its place, its error, and its value as far as anybody may read it."""
-    value = letter["value"] or {}
+    value = dead_letter["value"] or {}
     shown = value.get("text") or (f"base64: {value['base64']}" if "base64" in value else "encrypted" if value else "")
-    place = f"topic {letter['topic']}, partition {letter['partition']}, offset {letter['offset']}"
-    page_of_class = ErrorClass(letter["error_class"]).entry.page if letter["error_class"] else ""
-    error = f"{letter['error_class']}: {letter['message'] or ''}"
+    place = f"topic {dead_letter['topic']}, partition {dead_letter['partition']}, offset {dead_letter['offset']}"
+    page_of_class = ErrorClass(dead_letter["error_class"]).entry.page if dead_letter["error_class"] else ""
+    error = f"{dead_letter['error_class']}: {dead_letter['message'] or ''}"
     return {"place": place, "error": error, "value": shown, "page": page_of_class}
 
 

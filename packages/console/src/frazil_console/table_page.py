@@ -278,7 +278,7 @@ class PartitionRow:
     partition: int
     #: The next offset to read; None before the first commit.
     next_offset: int | None
-    #: The offset behind its last record; None where Kafka has not said it.
+    #: The offset behind its last record; None while Kafka does not answer.
     end_offset: int | None
     #: The latest record timestamp that was read.
     watermark_ms: int | None

@@ -1,6 +1,4 @@
-"""What happened to a table, newest first: what people asked for, how its state changed, how its schema did. Pure but for the
-file of the audit log, which it reads.
-"""
+"""What happened to a table, newest first: what people asked for, how its state changed, how its schema did."""
 
 from __future__ import annotations
 

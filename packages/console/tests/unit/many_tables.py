@@ -14,7 +14,6 @@ from typing import Any, cast
 from pyiceberg.schema import Schema
 
 from frazil.api.redaction import Redaction
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
@@ -29,7 +28,6 @@ from frazil.http.server import open_server
 from frazil.ingest.loop.requests import UnknownTable
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import TopicDescription
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -39,6 +37,8 @@ from frazil.spec.syntax.forms import Address
 from frazil.types import Progress, Watermark
 from frazil_console.history import FINE, Sample, open_history
 from frazil_console.pages import Console
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
 
 _NAMES = (
     "shop.orders", "shop.payments", "crm.accounts", "crm.contacts", "web.clicks", "web.sessions", "erp.invoices",

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.testing import FakeClock
 from frazil_console.history import COARSE, FINE, History, Sample
+from frazil_testing.twins import FakeClock
 
 DAY_S, MONTH_S = 86_400, 30 * 86_400
 

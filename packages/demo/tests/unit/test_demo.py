@@ -16,12 +16,12 @@ from rich.console import Console
 from frazil.cli.output import Output, OutputFormat
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from frazil.testing import FakeClock
 from frazil_demo.command import command
 from frazil_demo.lake import Arrival, Lake
 from frazil_demo.producers import KINDS, Course, Event, Kind, Sent, counts
 from frazil_demo.session import Session, claim, pipeline_file
 from frazil_demo.show import DONE, Frame, Row, command_from, draw, line, save_picture, summarise
+from frazil_testing.twins import FakeClock
 
 ROW = Row("iot.sensor_readings", "running", 1_250_000, 1_249_400, 1200.4, 600, 640, 1321, 14_000_000, 99_000)
 FRAME = Frame(

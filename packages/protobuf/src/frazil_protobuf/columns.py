@@ -11,13 +11,13 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Fault, bitmap, fixed_width, offsets_from, validity
-from frazil.decode.json_writer import WriteValues, text_array, write_texts
+from frazil.decode.columns import Fault, bitmap, offsets_from, text_array, validity
 from frazil.error_classes import ErrorClass
 from frazil.raw_memory import U8
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil_protobuf.json import NOT_TEXT, fault_of, to_json
 from frazil_protobuf.json_structs import LIST, STRUCT, VALUE, write_structs
+from frazil_protobuf.json_writer import WriteValues, write_texts
 from frazil_protobuf.program import (
     I64,
     LENGTH_MASK,
@@ -41,7 +41,7 @@ _STRUCTS = {"google.protobuf.Struct": STRUCT, "google.protobuf.ListValue": LIST,
 
 _NO_MOMENT = Fault(
     ErrorClass.OUT_OF_RANGE,
-    "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second",
+    "the timestamp {value} is outside of the years 1 to 9999, or its nanos are not part of a second",
 )
 _NO_DURATION = Fault(
     ErrorClass.OUT_OF_RANGE,
@@ -56,7 +56,7 @@ def _numbers(kind: pa.DataType, change: Callable[[I64], NDArray[np.generic]]) ->
     """Returns the reader of numbers. change: makes their bits of the words."""
 
     def read(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-        return fixed_width(kind, spot.valid, change(cells.words_of(spot.column, spot.domain)))
+        return _fixed_width(kind, spot.valid, change(cells.words_of(spot.column, spot.domain)))
 
     return read
 
@@ -115,7 +115,7 @@ def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Arra
 def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     names = spot.place.member.value.names
     numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
-    codes = fixed_width(pa.int32(), spot.valid, numbers).dictionary_encode()
+    codes = _fixed_width(pa.int32(), spot.valid, numbers).dictionary_encode()
     texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
 
@@ -131,7 +131,7 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
-    return fixed_width(pa.timestamp("us", tz="UTC"), spot.valid, seconds * 1_000_000 + nanos // 1000)
+    return _fixed_width(pa.timestamp("us", tz="UTC"), spot.valid, seconds * 1_000_000 + nanos // 1000)
 
 
 def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
@@ -142,7 +142,7 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
     micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
-    return fixed_width(pa.int64(), spot.valid, seconds * 1_000_000 + micros)
+    return _fixed_width(pa.int64(), spot.valid, seconds * 1_000_000 + micros)
 
 
 def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteValues:
@@ -314,3 +314,8 @@ def _read_wrapper(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 
 _READERS: dict[str, Read] = {**SCALAR_READERS, "struct": _read_struct, "wrapper": _read_wrapper}
+
+
+def _fixed_width(kind: pa.DataType, valid: NDArray[np.bool_] | None, values: NDArray[Any]) -> pa.Array:
+    """Returns an array of numbers or times from their bits. valid: which are values; None: all."""
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from frazil.decode.json_writer import FALSE, NULL, ROOM, TRUE, has_room, write_double, write_string, write_word
 from frazil.raw_memory import COMPILED, U8, is_on_disk, is_utf8, load8, load64, store8
+from frazil_protobuf.json_writer import FALSE, NULL, ROOM, TRUE, has_room, write_double, write_string, write_word
 from frazil_protobuf.program import I64, LENGTH_MASK
 from frazil_protobuf.wire import read_length
 

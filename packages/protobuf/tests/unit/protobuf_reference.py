@@ -158,7 +158,7 @@ _INTRODUCTION = """\
 Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one message; each field is a column with its name in the .proto file, matched [without regard to
-case](../guides/shape.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf
+case](../guides/names.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf
 does. All columns are optional. An absent field with presence (`optional`, messages, members of a oneof) is null; an
 absent field without presence has Protobuf's default; lists and maps are empty.
 
@@ -172,7 +172,7 @@ enum, and requires that the schema contains the type of an `Any`. `Struct`, `Val
 too.
 
 If the table has a column of another compatible type, a value is read as [that
-type](../guides/evolve.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message
+type](conversions.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message
 without fields as a struct of nulls.
 
 A message with more than 2,000 fields (fields of a message that is used twice count twice) or 64 levels of messages is

@@ -17,18 +17,9 @@ from confluent_kafka.schema_registry.error import OAuthTokenError
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
-from frazil.registry.port import (
-    NO_ID,
-    Gathering,
-    Reference,
-    RegisteredSchema,
-    SchemaKind,
-    UnusableSchema,
-    Version,
-    context_of,
-    qualified,
-)
+from frazil.registry.port import NO_ID, RegisteredSchema, SchemaKind, UnusableSchema
 from frazil.spec.connections import RegistrySpec
+from frazil_registry.references import Gathering, Reference, Version, context_of, qualified
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 # Subjects, versions and schemas that do not exist or are deleted. A 404 without such a code comes from another server.

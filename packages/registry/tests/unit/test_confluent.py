@@ -17,8 +17,8 @@ from frazil.clock import Clock
 from frazil.errors import SpecError, UnavailableError
 from frazil.registry.port import NO_ID, RegisteredSchema, UnusableSchema
 from frazil.spec import AuthSpec, RegistrySpec, TlsSpec
-from frazil.testing import FakeClock
 from frazil_registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
+from frazil_testing.twins import FakeClock
 from packages.registry.tests.unit.server import (
     Answer,
     FakeRegistry,

@@ -21,7 +21,7 @@ from pyiceberg import types as t
 
 from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import children_of, unsliced, with_children
-from frazil.write.avro import avro_rows, avro_schema
+from frazil_replay.avro import avro_rows, avro_schema
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 _CONNECT: Mapping[type[t.IcebergType], tuple[str, str]] = {

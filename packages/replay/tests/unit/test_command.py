@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.main import main
-from frazil.testing import MemorySource
+from frazil_testing.twins import MemorySource
 
 _FILE = """pipeline: shop
 kafka: {bootstrap.servers: "127.0.0.1:1"}

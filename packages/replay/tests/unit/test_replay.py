@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields
-from frazil.testing import FakeClock
 from frazil_replay.replay import Pace, Replay, ReplayProgress, Request, load_progress, one_ahead
 from frazil_replay.snapshots import FileRows, Place, Snapshots
 from frazil_replay.values import JsonEncoder
+from frazil_testing.memory_kafka import MemoryOutbox
+from frazil_testing.twins import FakeClock
 from packages.verify.tests.unit.test_compare import ROWS, SCHEMA, file, target
 
 REQUEST = Request("t", "i", "topic", None, None, "", "json", (), ())

@@ -9,8 +9,8 @@ import pytest
 
 from frazil.cli.main import main
 from frazil.kafka.port import ReadRecord
-from frazil.testing import MemorySource
 from frazil.types import OffsetRange
+from frazil_testing.twins import MemorySource
 
 
 def test_each_refusal_ends_once_its_remedy_is_done(

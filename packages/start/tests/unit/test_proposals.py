@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from frazil.kafka.port import ReadRecord
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
 from frazil_start.proposals import Proposal, clashing_tables, file_of, is_internal, propose
+from frazil_testing.memory_registry import MemoryRegistry
 
 CHANGE = {"op": "c", "before": None, "after": {"id": 1}, "source": {}}
 CANAL = {"isDdl": False, "type": "INSERT", "data": [], "database": "d", "table": "t"}

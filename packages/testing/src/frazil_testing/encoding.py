@@ -22,12 +22,12 @@ from fastavro.schema import SchemaParseException, UnknownType
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from frazil.errors import SpecError
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind, UnusableSchema
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import is_true
 from frazil_protobuf.protoc import compile_proto
+from frazil_testing.memory_registry import MemoryRegistry
 
 _KINDS: Mapping[str, SchemaKind] = {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

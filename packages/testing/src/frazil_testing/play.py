@@ -15,7 +15,6 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -24,15 +23,13 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemorySource
-from frazil.registry.memory import MemoryRegistry
+from frazil.plugins.stages import STAGES
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec, Start, TableSpec, TopicSelector
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import whole_number
 from frazil.spec.syntax.problems import advice, nearest
-from frazil.testing import FakeClock, MemoryJobs, StepWorkers, live_rows
 from frazil_testing.case_file import Case, CaseFile, CaseRecord
 from frazil_testing.encoding import (
     Encoder,
@@ -44,6 +41,10 @@ from frazil_testing.encoding import (
     moment_of,
     read_schema,
 )
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.memory_kafka import MemorySource
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryJobs, StepWorkers, live_rows
 
 FIRST_MS = 1_767_225_600_000
 """The timestamp of the first record that names none: 2026-01-01. Each further record is a second later."""
@@ -275,7 +276,7 @@ def change_of(node: Node, topic: str, timestamp_ms: int, number: int) -> Section
 
 def table_of(spec: PipelineSpec, topic: str) -> TableSpec:
     """Returns the settings under which a topic is read."""
-    for table in (*spec.tables, *spec.routes):
+    for table in spec.declared:
         if any(selector.matches(topic) for selector in table.source.topics):
             return table
     return spec.table_for(topic)
@@ -293,21 +294,22 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
 
     def begun(table: TableSpec) -> TableSpec:
         dead_letters = table.bad_records.dead_letters.model_copy(update={"topic": None})
-        return table.model_copy(update={"start": Start(), "dead_letters": dead_letters})
+        stages = tuple(
+            (name, STAGES.get(name).call("move", settings, settings, f"{folder.as_uri()}/beside"))
+            for name, settings in table.stages
+        )
+        return table.model_copy(update={"start": Start(), "dead_letters": dead_letters, "stages": stages})
 
-    rest_tables = {route.division.rest for route in spec.routes if reads(route)}
-    tables = tuple(begun(table) for table in spec.tables if reads(table) or table.name in rest_tables)
-    selectors = [*spec.selected.topics, *(s for t in (*spec.tables, *spec.routes) for s in t.source.topics)]
+    selectors = [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for topic in topics:
         if not any(selector.matches(topic) for selector in selectors):
             names = [selector.literal for selector in selectors if selector.literal]
             raise SpecError(f"no table reads the topic `{topic}`", remedy=advice(topic, names), where=where)
-    selected = tuple(s for s in spec.selected.topics if any(map(s.matches, topics)))
     return spec.model_copy(
         update={
-            "tables": tables,
-            "routes": tuple(route for route in spec.routes if reads(route)),
-            "topics": selected,
+            "tables": tuple(map(begun, filter(reads, spec.tables))),
+            "routes": tuple(filter(reads, spec.routes)),
+            "topics": tuple(s for s in spec.selected.topics if any(map(s.matches, topics))),
             "follows_topic_keys": False,
             "state_dir": folder,
             "ha": None,

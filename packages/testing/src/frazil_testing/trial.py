@@ -13,7 +13,6 @@ from functools import partial
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.requirements import Needs, meet
 from frazil.decode.limits import read_bounded
@@ -27,17 +26,18 @@ from frazil.ingest.tables.schema_changes import CLASH_REMEDY, accept_columns, ad
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table, set_key_columns
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.tasks.shares import shares_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
-from frazil.ops.sampling import routed_sample
+from frazil.ops.sampling import own_sample
 from frazil.ops.status import MissingTopics, no_such_table
 from frazil.rows.record_batch import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
+from frazil.shares.divide import TopicShares
 from frazil.spec import PipelineSpec
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
+from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.tried_record import Read, TriedRecord, try_record
 
 LEARNED_RECORDS = 1_000
@@ -84,14 +84,14 @@ class Trial:
 
     def run(self, name: str, count: int, *, is_oldest: bool = False) -> TriedTable:
         """Returns what becomes of the newest, or the oldest, records of a table. Records of the table of the rest are all
-        that its route reads, each with the table that it goes to.
+        that are divided, each with the table that takes it.
 
         Raises: SpecError for a table that the pipeline does not have or cannot have; UnavailableError where a service does
         not answer, a topic is missing, the query names a field that no record has had, or no record has a field.
         """
         self._discovery.refresh_topics()
         self._discovery.add_named()
-        self._discovery.load_routes()
+        self._discovery.load_derived()
         table = self._find(name)
         self._refuse_missing(table)
         owned = self._owned(table, self._sample(table, count, is_oldest))
@@ -121,7 +121,7 @@ class Trial:
     # ---- which records
 
     def _find(self, name: str) -> Table:
-        """Returns a table, also one that a route would make of its newest records."""
+        """Returns a table, also one that a run would derive from its newest records."""
         tables = self._discovery.tables
         for rest in [candidate for candidate in tables.values() if _is_rest(candidate)] if name not in tables else ():
             self._owned(rest, self._sample(rest, LEARNED_RECORDS, is_oldest=False))
@@ -155,27 +155,23 @@ class Trial:
             span *= _WIDER
 
     def _owned(self, table: Table, records: Sequence[ReadRecord]) -> _Owned:
-        """Returns the records, each with the name of the table that takes it. Tables that a route would make of them are
-        added to those of the pipeline.
+        """Returns the records, each with the name of the table that takes it. Tables that a run would derive from them
+        are added to those of the pipeline.
         """
-        if table.spec.route is None:
+        share = table.spec.source.share
+        if share is None:
             return [(record, table.name) for record in records]
         tables = self._discovery.tables
-        rest = tables[table.spec.route.rest]
-        routed_sample(rest, records, self._schemas)
-        self._discovery.add_found(rest)
-        routes = [
-            route_table
-            for route_table in tables.values()
-            if route_table.spec.route is not None and route_table.spec.route.rest == rest.name
+        own_sample(tables[share.rest], records, self._schemas)
+        self._discovery.add_derived(tables[share.rest])
+        members = [
+            other for other in tables.values() if other.spec.source.share and other.spec.source.share.rest == share.rest
         ]
-        targets, owners = [target_of(route_table) for route_table in routes], dict[tuple[str, int, int], str]()
+        targets, owners = [target_of(member) for member in members], dict[tuple[str, int, int], str]()
         for topic in {record.topic for record in records}:
             batch = batch_of([record for record in records if record.topic == topic])
-            for share in shares_of(targets, topic, batch, {}):
-                own = share.records
-                places = zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True)
-                owners |= {(topic, partition, offset): share.target.name for partition, offset in places}
+            for taken in TopicShares(targets, topic).divide(batch):
+                owners |= {(topic, *place): taken.target.name for place in taken.places}
         return [(record, owners[record.topic, record.partition, record.offset]) for record in records]
 
     # ---- the table
@@ -229,8 +225,8 @@ class Trial:
 
 
 def _is_rest(table: Table) -> bool:
-    """Whether the table takes the records of a route that no other table takes."""
-    return table.spec.route is not None and not table.spec.route_values
+    """Whether the table takes the records that no derived table takes."""
+    return table.spec.source.share is not None and table.spec.source.share.is_rest
 
 
 def _last(whole: OffsetRange, span: int) -> OffsetRange:

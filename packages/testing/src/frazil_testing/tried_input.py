@@ -7,13 +7,13 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.document import Scalar, Section
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 from frazil_testing.case_file import SUFFIXES, Case, CaseFile, CaseRecord, read_input
+from frazil_testing.memory_kafka import MemorySource
 from frazil_testing.play import Player
 from frazil_testing.trial import Trial, TriedTable
 

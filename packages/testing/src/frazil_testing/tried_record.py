@@ -118,7 +118,7 @@ def _output(target: TableTarget, records: Records, changes: Changes) -> Iterator
     for number, row in enumerate(_documents(_by_name(rows), target.schema)):
         op = int(changes.ops[number])
         absent = {name for name, mask in unavailable.items() if mask[number]}
-        absent |= row.keys() - keys if op == DELETE else row.keys() if op == TRUNCATE else set()
+        absent |= row.keys() - keys if op == DELETE else set() if changes.have_keys[number] else row.keys()
         yield TriedChange(_CHANGES[op], {name: value for name, value in row.items() if name not in absent})
 
 

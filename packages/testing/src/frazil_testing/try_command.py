@@ -124,7 +124,7 @@ def _record(output: Output, spec: PipelineSpec, file: Path, tried: TriedTable, p
     """Writes the records as a case, and what becomes of the masked records as what it expects."""
     table = table_of(spec, tried.records[0].record.topic) if tried.records else None
     if table is None:
-        raise UnavailableError("there are no records to write", remedy="produce records first", where=tried.name)
+        raise UnavailableError("there are not records to write", remedy="produce records first", where=tried.name)
     record_cases(
         table, tried.name, [tried_record.record for tried_record in tried.records], path, Mask(keep), open_schemas(spec)
     )

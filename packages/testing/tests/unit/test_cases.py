@@ -228,6 +228,31 @@ cases:
     assert is_well(verdicts)
 
 
+def test_a_query_with_group_by_is_compared_by_its_groups(play: Play, queries: SparkQueries) -> None:
+    pipeline = f"""{HEAD}
+tables:
+  shop.minutes:
+    topic: payments
+    select: select user, window.start as minute, count(*) as n, avg(amount) as mean
+      from records group by user, window(ts, '1 minute')
+    late: 10m
+"""
+    cases = """table: shop.minutes
+cases:
+  a late payment is dropped:
+    records:
+      - value: {user: a, ts: 2025-12-31T10:00:01Z, amount: 1}
+      - value: {user: a, ts: 2025-12-31T10:20:00Z, amount: 5}
+      - value: {user: a, ts: 2025-12-31T10:00:02Z, amount: 9}
+      - value: {user: a, ts: 2025-12-31T10:10:00Z, amount: 2}
+    rows:
+      - {user: a, minute: 2025-12-31T10:00:00Z, n: 1, mean: 1.0}
+      - {user: a, minute: 2025-12-31T10:10:00Z, n: 1, mean: 2.0}
+      - {user: a, minute: 2025-12-31T10:20:00Z, n: 1, mean: 5.0}
+"""
+    assert is_well(play(cases, pipeline, queries))
+
+
 def test_records_of_a_route_and_of_topics_by_pattern_reach_several_tables(play: Play) -> None:
     pipeline = f"""{HEAD}namespace: lake
 topics: [/^device-/]

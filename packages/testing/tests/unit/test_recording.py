@@ -15,8 +15,8 @@ from fastavro import parse_schema, schemaless_writer
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
-from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
+from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.play import table_of
 from frazil_testing.recording import Mask, record_cases
 from frazil_testing.tried_input import try_input

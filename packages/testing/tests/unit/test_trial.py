@@ -13,8 +13,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.schemas import Schemas
-from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
+from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.trial import Trial, TriedTable
 from frazil_testing.tried_record import TriedRecord
 from tests.unit.ingest.test_route_formats import FORMATS

@@ -36,6 +36,7 @@ from frazil.upsert.deduplicate import load_ranked
 from frazil.write.target import TableFiles, TableTarget
 from frazil_replay.snapshots import FileRows, Place, read_rows
 from frazil_replay.values import JsonEncoder
+from frazil_verify.copies import ASIDE
 
 MOST_ROWS = 2_000_000
 """The most rows of files that are read of a window: another writer may have rewritten a whole table."""
@@ -140,6 +141,8 @@ def compare(piece: Piece, read: Read) -> Compared:
 
 def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int, int]:
     """Returns the numbers of records, of missing rows and of surplus rows."""
+    if any(stage.keeps_aside for stage in piece.target.stages):
+        raise NotComparable(ASIDE)
     if sum(file.file.record_count for file in (*change.committed, *change.others)) > MOST_ROWS:
         raise NotComparable("another writer has rewritten more rows than are compared")
     target, stray = piece.target, 0

@@ -17,6 +17,10 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
+from frazil.stages.table import table_stages
+
+ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
+"""Why a table cannot be compared, such as one with `blobs`."""
 
 
 @dataclass
@@ -53,8 +57,10 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
     table.state = state
     if state is None or not state.progress.offsets:
         return "it has no progress yet"
-    if spec.route is not None:
+    if spec.source.share is not None:
         return "it belongs to a route"
+    if any(stage.keeps_aside for stage in table_stages(spec)):
+        return ASIDE
     if spec.query.lookup:
         return "its rows were joined with older versions of reference tables"
     if spec.source.start.kind == "latest":
@@ -71,9 +77,9 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
 def has_lost_records(table: Table, source: Source) -> bool:
     """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
     ends, spec = table.progress.offsets, table.spec
-    keeps_rows = (
-        spec.changes.mode == "append" or spec.changes.deletes == "soft"
-    )  # Otherwise compaction deletes what has no row any more.
+    changes = spec.changes
+    # Otherwise compaction deletes what has no row any more.
+    keeps_rows = changes.mode == "append" or changes.deletes == "soft" or changes.keeps_history
     if keeps_rows and source.compacted(ends.keys()):
         return True
     begins = source.beginnings([(topic, partition) for topic, partitions in ends.items() for partition in partitions])

@@ -363,7 +363,7 @@ def open_schedule(observed: Observed) -> Observer:
 def _why_not(table: Table) -> str:
     """Returns why the records alone do not show the rows of a table; an empty text where they do."""
     spec = table.spec
-    if spec.route is not None:
+    if spec.source.share is not None:
         return "it belongs to a route"
     if spec.query.lookup:
         return "its rows are joined with reference tables"
@@ -373,6 +373,8 @@ def _why_not(table: Table) -> str:
         return "Spark computes a part of its query"
     if any(function != "latest" for _, function in spec.changes.merge):
         return "its rows are merged of more records than those of a commit"
+    if spec.changes.keeps_history:
+        return "its versions depend on more records than those of a commit"
     if spec.changes.dedupe is not None:
         return "it drops duplicates of records of other commits"
     return ""

@@ -17,7 +17,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
 from frazil.spec.settings import LookupSpec
 from frazil.stages.expect.settings import ExpectationSpec
-from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
+from frazil_testing.twins import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_topic_tables import ON, TEXT, Keyed

@@ -101,10 +101,14 @@ def written_groups(
     else:
         rewrite_group = partial(rewrite_records, gateway, java)
         planned = worth_rewriting(gateway, java, planned)
+    if compaction.files is not None:
+        planned = _with_files(planned, compaction.files)
     planned = _up_to(planned, most)
     merger = None
     if merge_of is not None and not (compaction.sort or compaction.zorder):
-        merger = open_merger(spark, catalog, table, java, merge_of, _cores(spark))
+        merger = open_merger(
+            spark, catalog, table, java, lambda state: merge_of(state, compaction.stages), _cores(spark)
+        )
     for groups in _lots(planned):
         hit("maintenance.compact.begins")
         merged = merger.write(groups) if merger else []
@@ -160,6 +164,13 @@ def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[s
         file = group.fileScanTasks().get(0).file()
         described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
         if int(file.specId()) != int(group.outputSpecId()) or partition_text(described) in partitions:
+            yield group
+
+
+def _with_files(groups: Iterator[Any], files: Set[str]) -> Iterator[Any]:
+    """Yields the groups that have at least one of these files."""
+    for group in groups:
+        if any(str(task.file().location()) in files for task in each(group.fileScanTasks())):
             yield group
 
 

@@ -6,7 +6,7 @@ the same data files by a commit of its own, as of any compaction, so that each d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.branches_port import Copy
@@ -63,7 +63,7 @@ class IcebergCopies:
         self._maintenance = maintenance
         self._merge_of = merge_of
 
-    def write(self, table: str, snapshot_id: int) -> Copy | None:
+    def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:
         """See Copies."""
         with explained("data files without deletes cannot be written", table):
             java = self._catalog.java_table(table)
@@ -75,10 +75,8 @@ class IcebergCopies:
                 return None
             groups: list[Any] = []
             try:
-                spark = self._maintenance.activated()
-                for lot in written_groups(
-                    spark, self._catalog, java, table, _WITH_DELETES, self._merge_of, snapshot_id
-                ):
+                spark, compaction = self._maintenance.activated(), replace(_WITH_DELETES, stages=stages)
+                for lot in written_groups(spark, self._catalog, java, table, compaction, self._merge_of, snapshot_id):
                     groups += lot
             except BaseException:
                 self._remove(java, groups)

@@ -109,6 +109,14 @@ class IcebergMaintenance:
                 return None
             raise unavailable("the table metadata cannot be read", error, table) from None
 
+    def described(self, table: str) -> tuple[str, Mapping[str, str]]:
+        try:
+            java = self._catalog.java_table(table)
+            text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+            return text, self._catalog.reader.state(table, java).io_properties
+        except java_errors() as error:
+            raise unavailable("the table cannot be loaded", error, table) from None
+
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         with explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
             self._forget_dropped_values(table)

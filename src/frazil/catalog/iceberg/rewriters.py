@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ import pyarrow as pa
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described, specs_to_describe
 from frazil.catalog.iceberg.java import array_of, each, make_hidden, remove
-from frazil.catalog.maintenance_port import Merge, MergeOf, Merging
+from frazil.catalog.maintenance_port import Merge, Merging
+from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
 from frazil.errors import FrazilError
 from frazil.types import as_json
@@ -98,7 +99,12 @@ class Merger:
 
 
 def open_merger(
-    spark: SparkSession, catalog: IcebergCatalog, table: str, java: Any, merge_of: MergeOf, cores: int
+    spark: SparkSession,
+    catalog: IcebergCatalog,
+    table: str,
+    java: Any,
+    merge_of: Callable[[TableState], Merge | None],
+    cores: int,
 ) -> Merger | None:
     """Returns the merger for the table; None where Iceberg's own writer must write all of its files."""
     try:

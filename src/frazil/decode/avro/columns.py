@@ -19,9 +19,8 @@ from frazil.decode.avro.code import Part, Plan
 from frazil.decode.avro.json import JsonFault
 from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.decode.avro.scan import I64, U8
-from frazil.decode.columns import Bodies, offsets_from, validity
+from frazil.decode.columns import Bodies, offsets_from, text_array, validity
 from frazil.decode.connect.unscaled import digit_texts
-from frazil.decode.json_writer import text_array
 from frazil.schema.arrow import arrow_type, list_array, map_array, struct_array
 
 _MAX_MILLIS = (2**63 - 1) // 1000

@@ -30,7 +30,7 @@ from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
 _MAX_WORDS = 2**24
-_FAULTS = (*FAULTS, Fault(ErrorClass.TOMBSTONE, "the value is Avro's null (a tombstone), so it is no row"))
+_FAULTS = (*FAULTS, Fault(ErrorClass.TOMBSTONE, "the value is Avro's null (a tombstone), so it is not a row"))
 _NO_VALUE = len(_FAULTS)
 
 

@@ -280,7 +280,7 @@ class _Parser:
             raise unusable("the field has no type", inside.path)
         aliases = node.get("aliases") or []
         if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-            raise unusable("the aliases of the field are no list of names", inside.path)
+            raise unusable("the aliases of the field are not a list of names", inside.path)
         return AvroField(name, self.parse(node["type"], inside), tuple(aliases))
 
     def _enum(self, node: dict[str, Any], place: _Place) -> Avro:

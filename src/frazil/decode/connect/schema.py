@@ -74,7 +74,7 @@ def parse_connect_type(text: bytes) -> ConnectType:
     try:
         return ConnectType(_type_of(json.loads(text), (), logical_types), logical_types)
     except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
-        raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
+        raise UnusableSchema("the member `schema` is not a schema of Kafka Connect") from None
 
 
 @functools.lru_cache(maxsize=256)

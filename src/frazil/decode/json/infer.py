@@ -83,7 +83,7 @@ _FAULTS = {
 }
 _OBJECT_FAULTS = {
     DUPLICATE_KEY: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
-    HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is no text"),
+    HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is not text"),
 }
 
 

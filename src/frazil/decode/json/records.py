@@ -34,7 +34,7 @@ FAULTS = {
     scan.MALFORMED: Fault(ErrorClass.MALFORMED, "the value is not well-formed JSON"),
     scan.DUPLICATE_KEY: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
     scan.TOO_DEEP: Fault(ErrorClass.TOO_DEEP, f"the value is nested more than {MAX_DEPTH} levels deep"),
-    scan.HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is no text"),
+    scan.HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is not text"),
     scan.NOT_UTF8: Fault(ErrorClass.INVALID_TEXT, "the value is not UTF-8"),
     scan.TOMBSTONE: Fault(ErrorClass.TOMBSTONE, "the record has no value (a tombstone), so it is not a JSON object"),
 }

@@ -50,7 +50,7 @@ FAULTS = {
     values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault(ErrorClass.OUT_OF_RANGE, "{value} is out of the range of {type}"),
     values.NOT_INTEGRAL: Fault(ErrorClass.TYPE_MISMATCH, "{value} is not a whole number, as {type} needs"),
-    values.LONE_SURROGATE: Fault(ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"),
+    values.LONE_SURROGATE: Fault(ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is not text"),
     values.UNREADABLE: Fault(ErrorClass.TYPE_MISMATCH, "{value} cannot be read as {type}"),
     values.TWICE: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
     values.SKIPPED: Fault(ErrorClass.OUT_OF_RANGE, SKIPPED),

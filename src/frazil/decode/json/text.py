@@ -361,29 +361,3 @@ TEXT_READERS: dict[type[t.IcebergType], TextReader] = {
     t.BinaryType: TextReader(False, _read_binary),
     t.FixedType: TextReader(False, _read_fixed),
 }
-
-
-_CONTINUES, _BEYOND = 0x80, 0xC4  # UTF-8: continuation bytes; first bytes of characters after U+00FF.
-
-
-def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
-    """Returns the bytes, null where there is no text, and which texts have a character that represents no byte (null
-    too): bool of shape (n_texts,).
-    """
-    rows = len(texts)
-    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
-    is_present, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
-    offsets = offsets_of(texts)
-    if not offsets[-1]:
-        return texts.cast(pa.binary()), bad
-    raw_texts = bytes_of(texts)[: offsets[-1]]
-    sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
-    bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & is_present
-    is_first = (raw_texts & 0xC0) != _CONTINUES
-    following = np.append(raw_texts[1:], np.uint8(0))
-    joined = ((raw_texts & 0x03) << 6) | (following & 0x3F)
-    raw = np.where(raw_texts < _CONTINUES, raw_texts, joined)[is_first]
-    places = np.concatenate([[0], np.cumsum(is_first, dtype=np.int32)])[offsets].astype(np.int32)
-    nulls = pa.array(is_present & ~bad)
-    every = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])
-    return (every if nulls.true_count == rows else every.take(pa.array(np.arange(rows), mask=~np.asarray(nulls)))), bad

@@ -138,4 +138,4 @@ def _join(base: str, uri: str) -> str:
     try:
         return urljoin(base, uri)
     except ValueError:
-        raise UnusableSchema(f"`{uri}` is no address") from None
+        raise UnusableSchema(f"`{uri}` is not an address") from None

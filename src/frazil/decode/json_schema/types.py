@@ -183,7 +183,7 @@ class _Reading:
     def _object(self, node: Node, depth: int) -> Kind:
         properties = node.schema.get("properties", {})
         if not isinstance(properties, dict):
-            raise UnusableSchema("it has `properties` that are no object")
+            raise UnusableSchema("it has `properties` that are not an object")
         if properties:
             return Record({name: self._property(node, name, part, depth) for name, part in properties.items()})
         further = node.schema.get("additionalProperties")
@@ -193,14 +193,14 @@ class _Reading:
 
     def _property(self, node: Node, name: str, part: Any, depth: int) -> Kind:
         if any("\ud800" <= character <= "\udfff" for character in name):
-            return Open("its name has half of a surrogate pair, which is no text")
+            return Open("its name has half of a surrogate pair, which is not text")
         return self.read(node.enter(part), depth + 1)
 
 
 def _parts(node: Node, keyword: str) -> list[Node]:
     parts = node.schema.get(keyword, [])
     if not isinstance(parts, list):
-        raise UnusableSchema(f"it has `{keyword}` that is no list")
+        raise UnusableSchema(f"it has `{keyword}` that is not a list")
     return [node.enter(part) for part in parts]
 
 

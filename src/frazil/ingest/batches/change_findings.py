@@ -18,6 +18,7 @@ from frazil.types import OffsetRange, Place
 from frazil.upsert.commit import IncompleteChanges
 from frazil.upsert.key_updates.parts import key_update_notes
 from frazil.upsert.key_updates.state import PendingUpdate
+from frazil.upsert.late_records import has_hidden_late
 from frazil.upsert.old_values.complete import OldRowsMissing
 
 log = structlog.get_logger("frazil")
@@ -58,8 +59,19 @@ class KeyUpdates:
             _abandon(table, stuck, unpaired)
 
 
-def change_findings_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
+@dataclass(frozen=True)
+class HiddenLate:
+    """A task may have taken a late record for one in time: one task reads the batch again."""
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.changes.is_single_task = True
+
+
+def change_findings_in(report: TaskReport) -> tuple[KeyUpdates | HiddenLate, ...]:
     """Returns what the changes of the batch need before it can be committed; nothing where they need nothing."""
+    if has_hidden_late(report.changes):
+        return (HiddenLate(),)
     notes = key_update_notes(report.changes)
     return (KeyUpdates(notes.unpaired),) if notes.needs_one_task or notes.unpaired or notes.ends else ()
 

@@ -24,7 +24,7 @@ from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
-from frazil.types import DataFile, Resolved, RoutedTable, advance
+from frazil.types import DataFile, DerivedTable, Resolved, advance
 
 
 class Finding(Protocol):
@@ -153,22 +153,19 @@ class RejectedFields:
 
 @dataclass(frozen=True)
 class NewTables:
-    """Records of a route have values that get a table of their own. A commit of the table of the rest has named these
+    """Records have values that get a table of their own. A commit of the table of the rest has named these
     tables, without a row, with the offsets that they begin at: from there one read serves them and the table of the rest.
     """
 
     #: The new tables.
-    tables: tuple[RoutedTable, ...]
+    tables: tuple[DerivedTable, ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        table = planned.table
-        route = table.spec.route
-        assert route is not None
-        log.info("routed_tables_found", table=table.name, tables=[routed.name for routed in self.tables])
-        if len(table.routed) >= route.limit:
-            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
-            log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)
+        table, share = planned.table, planned.table.spec.source.share
+        assert share is not None
+        log.info("routed_tables_found", table=table.name, tables=[derived.name for derived in self.tables])
+        share.warn_of_limit(table.derived)
 
 
 @dataclass(frozen=True)
@@ -179,22 +176,22 @@ class NoColumns:
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
-        table, counts = planned.table, report.counts
-        table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
-        table.offsets.is_without_rows = 0 < counts.record_count == sum(counts.ignored_records.values())
-        if lag_records(table.offsets.empty_to, planned.reach):
-            table.offsets.empty_batches += 1
+        table, counts, search = planned.table, report.counts, planned.table.offsets.search
+        search.read_to = advance(planned.position, planned.batch.ranges)
+        search.is_without_rows = 0 < counts.record_count == sum(counts.ignored_records.values())
+        if lag_records(search.read_to, planned.reach):
+            search.batch_count += 1
             return
         now_s = clock.monotonic_s()
         table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
-        if table.offsets.is_without_rows:  # There is nothing to look for in them again.
+        if search.is_without_rows:  # There is nothing to look for in them again.
             table.offsets.read_to = {place: planned.reach.get(place) for place in table.partitions()}
-            table.offsets.set_lag(lag_records(table.offsets.empty_to, planned.ends), clock.now_ms())
+            table.offsets.set_lag(lag_records(search.read_to, planned.ends), clock.now_ms())
         # Offsets without records (aborted transactions, compacted records) are no reason to back off.
-        is_waiting = table.offsets.is_without_rows or not counts.record_count
+        is_waiting = search.is_without_rows or not counts.record_count
         before = table.status.reason
         table.status.set(RunState.WAITING if is_waiting else RunState.BACKING_OFF, no_columns(report, table.spec))
-        if table.offsets.is_without_rows and table.status.reason != before:
+        if search.is_without_rows and table.status.reason != before:
             for kind, records in sorted(counts.ignored_records.items()):
                 log.info("records_ignored", table=table.name, kind=kind, records=records)
 

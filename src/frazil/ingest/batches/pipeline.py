@@ -47,6 +47,7 @@ from frazil.types import (
     Offsets,
     PendingDeadLetters,
     Progress,
+    Watermark,
     add_counts,
     advance,
     by_topic,
@@ -54,6 +55,8 @@ from frazil.types import (
 from frazil.upsert.change_notes import error_in, progress_after
 from frazil.upsert.commit import IncompleteChanges, commit_changes
 from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
+from frazil.upsert.history.commit import commit_versions
+from frazil.upsert.late_records import greatest_times, windows_complete_to
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
 
@@ -128,7 +131,7 @@ class Pipeline:
         table = planned.table
         if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
-        if report.routed.new_values and not table.is_first:
+        if report.share.new_values and not table.is_first:
             return partial(self._name_tables, planned, report)
         refusals = (watch.refuse_read(table.spec, report) for watch in table.watches)
         if (error := next(filter(None, refusals), None)) is not None:
@@ -184,14 +187,14 @@ class Pipeline:
     def _name_tables(self, planned: Planned, report: TaskReport) -> Outcome:
         """Names the tables of new values in a commit of the table of the rest, before any of them is made."""
         table = planned.table
-        new_tables = table.found_in(report.routed.new_values, planned.position)
+        new_tables = table.derive(report.share.new_values, planned.position)
         self._dead_letters.deliver(table.name, table.progress)
         named = self._commit_progress(
             table,
             offsets=planned.position,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
-            routed=(*table.routed, *new_tables),
+            derived=(*table.derived, *new_tables),
         )
         return Replan(named, report, (NewTables(new_tables),))
 
@@ -223,7 +226,8 @@ class Pipeline:
 
     def restart(self, table: Table, offsets: Offsets) -> TableState:
         """Commits the table's progress with other offsets, and without a row."""
-        return self._commit_progress(table, offsets=offsets, last_deletes=())
+        forgotten = {"last_deletes": (), "event_times": Watermark(), "windows_complete_to_us": None}
+        return self._commit_progress(table, offsets=offsets, **forgotten)
 
     def _commit_progress(self, table: Table, **changes: Any) -> TableState:
         state = table.state
@@ -287,7 +291,8 @@ class Pipeline:
             self._dead_letters.deliver(table.name, before)
             if table.spec.changes.mode == "upsert":
                 target = target_of(table)
-                committed, resolved, files = commit_changes(self._catalog, target, state, report, commit)
+                commit_rows = commit_versions if table.spec.changes.keeps_history else commit_changes
+                committed, resolved, files = commit_rows(self._catalog, target, state, report, commit)
             elif table.spec.changes.dedupe is not None:
                 target = target_of(table)
                 committed, dropped, files = commit_deduplicated(self._catalog, target, state, report, commit)
@@ -319,6 +324,10 @@ class Pipeline:
         skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
         findings = add_counts(before.findings, report.findings.counts)
         counted = (name for stage in table.spec.stage_settings.values() for name in stage.counted)
+        silent = planned.silent | {(r.topic, r.partition) for r in held}
+        times = advance_watermark(
+            before.event_times, greatest_times(report.changes), ranges, offsets, planned.ends, silent
+        )
         progress = Progress(
             offsets=offsets,
             topic_ids=table.topic_ids(),
@@ -332,16 +341,18 @@ class Pipeline:
                 ranges,
                 offsets,
                 planned.ends,
-                planned.silent | {(r.topic, r.partition) for r in held},
+                silent,
             ),
+            event_times=times,
+            windows_complete_to_us=windows_complete_to(target_of(table), times),
             skipped=table.offsets.skipped,
             schemas=_read_with(table),
             bad_skipped=before.bad_skipped + skipped,
             ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
             dead_letters=_pending_dead_letters(planned, report),
             places=planned.places or {},
-            routed=table.routed,
-            rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            derived=table.derived,
+            rest_records=add_counts(before.rest_records, report.share.rest_records),
             balance=checked_balance(table, report),
             findings={name: findings.get(name, 0) for name in counted},
             lookups=table.schema.reference_versions,

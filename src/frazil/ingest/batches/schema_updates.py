@@ -32,7 +32,7 @@ from frazil.ingest.tables.schema_changes import (
     checked_change,
     declared_adder,
 )
-from frazil.ingest.tables.settings import declared_columns, layout_of, own_columns
+from frazil.ingest.tables.settings import declared_columns, layout_of, own_columns, row_columns
 from frazil.ingest.tables.state import NoOpChange, find_no_op_change
 from frazil.ingest.tables.table import Planned, Table, set_key_columns
 from frazil.ingest.tables.target import target_of
@@ -81,7 +81,7 @@ class NewTables:
         refuse_columns(table, schema)
         changes = target_of(table, schema).changes
         keys = (changes.key_columns or key_columns) if changes is not None else ()
-        return self._made(table, with_identifiers(schema, keys) if keys else schema)
+        return self._made(table, with_identifiers(schema, row_columns(spec, keys)) if keys else schema)
 
     def _create_with_query(self, table: Table, records: Schema, key_columns: Sequence[str]) -> TableState:
         """Creates a table with the columns that its query makes of the fields of its records."""

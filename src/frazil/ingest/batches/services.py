@@ -21,7 +21,7 @@ from frazil.kafka.port import Outbox, RecordReader, Source
 
 @dataclass(frozen=True)
 class Services:
-    """The ports that the service works with; each has a twin in memory (`frazil.testing`)."""
+    """The ports that the service works with; each has a twin in memory (in the package frazil-testing)."""
 
     #: Topics and offsets.
     source: Source

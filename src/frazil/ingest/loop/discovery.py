@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -17,30 +16,13 @@ from frazil.ingest.tables.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.name_case import fold_accents
+from frazil.shares.settings import NAME_REMEDY, clashes_of, name_remedy
 from frazil.spec import PipelineSpec, TableSpec
-from frazil.spec.routes import clashes_of
 from frazil.spec.topic_keys import is_enabled
 from frazil.spec.topics import select_topics, topic_filter
-from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
+from frazil.types import OffsetRange, Offsets, by_topic
 
 log = structlog.get_logger("frazil")
-_NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
-
-
-def _name_remedy(spec: PipelineSpec, table: Table) -> str:
-    """Returns the remedy for a name that the catalog refuses: where the last word of the topic would do, a route that makes
-    it the name of the table.
-    """
-    topic = next((selector.literal for selector in table.spec.source.topics if selector.literal), "")
-    before, _, word = topic.rpartition(".")
-    namespace = re.sub(r"\W", "_", (spec.selected.namespace or "").lower(), flags=re.ASCII)
-    if not before or table.name != f"{spec.selected.namespace}.{topic}":
-        return _NAME_REMEDY
-    with suppress(SpecError):
-        spec.catalog.kind.check_name(f"{namespace}.{word}")
-        route = f"routes: [{{topics: /^{re.escape(before)}\\.(.*)$/, to: {namespace}.$1}}]"
-        return f"select its topic by a route in place of `topics`, `{route}`, or {_NAME_REMEDY}"
-    return _NAME_REMEDY
 
 
 class Discovery:
@@ -85,10 +67,8 @@ class Discovery:
 
     def find_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
-        routes = (selector for route in self._spec.routes for selector in route.source.topics)
         selectors = [
-            *self._spec.selected.topics,
-            *routes,
+            *self._spec.new_topics,
             *(s for table in [*self.tables.values()] for s in table.spec.source.topics),
         ]
         wanted = topic_filter(selectors)
@@ -104,11 +84,11 @@ class Discovery:
             if f"{self._spec.selected.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
         declared = self._refuse_clashes(found)
-        for route_spec in self._spec.tables_by_topic(found):
-            if route_spec.name not in declared:
-                if route_spec.name not in self.tables:
-                    self._add(route_spec)
-                self.tables[route_spec.name].spec = route_spec
+        for spec in self._spec.tables_by_topic(found):
+            if spec.name not in declared:
+                if spec.name not in self.tables:
+                    self._add(spec)
+                self.tables[spec.name].spec = spec
         self._follow_keys(found)
         self._found, self.outage = found, None
         for table in self.tables.values():
@@ -125,8 +105,8 @@ class Discovery:
         return self.outage is None and self._matched == len(self.tables) and self._found == found
 
     def _refuse_clashes(self, topics: dict[str, TopicDescription]) -> set[str]:
-        """Returns the tables under `tables`, and refuses those that routes make of topics which they do not take."""
-        clashes = clashes_of(self._spec.tables, self._spec.routes, topics)
+        """Returns the tables under `tables`, and refuses those that other topics make too."""
+        clashes = clashes_of(self._spec, topics)
         for spec in self._spec.tables:
             clash = clashes.get(spec.name)
             self.tables[spec.name].refusal = (*clash, spec.name) if clash is not None else None
@@ -143,28 +123,25 @@ class Discovery:
                 table.begin_again(table.spec)  # It stops again, for the new reason.
             table.refusal = refusal
 
-    def add_routed(self, rest: Table) -> None:
-        """Adds the tables that a route has made, as the progress of its table of the rest names them."""
-        self._add_tables(rest, rest.progress.routed)
+    def add_derived(self, rest: Table) -> None:
+        """Adds the tables that were derived from values, as the progress of their table of the rest names them, and those
+        that a run would derive from a sample. A table that no longer divides its records has none.
+        """
+        if rest.spec.source.share is None:
+            return
+        for derived in (*rest.progress.derived, *rest.found_tables):
+            if derived.name not in self.tables:
+                self._add(self._spec.derived_table(rest.spec, derived))
+                self._match(self.tables[derived.name], self._found)
 
-    def add_found(self, rest: Table) -> None:
-        """Adds the tables that a route makes of records that were read."""
-        self._add_tables(rest, rest.found_tables)
-
-    def load_routes(self) -> None:
-        """Adds the tables that routes have made, as the catalog has them, for commands that run no table.
+    def load_derived(self) -> None:
+        """Adds the tables that were derived from values, as the catalog has them, for commands that run no table.
 
         Raises: the errors of `Catalog.load`.
         """
-        for table in [candidate for candidate in self.tables.values() if candidate.spec.route is not None]:
+        for table in [candidate for candidate in self.tables.values() if candidate.spec.source.share is not None]:
             table.state = self._catalog.load(table.name)
-            self.add_routed(table)
-
-    def _add_tables(self, rest: Table, tables: Iterable[RoutedTable]) -> None:
-        for routed in tables:
-            if routed.name not in self.tables:
-                self._add(self._spec.routed_table(rest.spec, routed))
-                self._match(self.tables[routed.name], self._found)
+            self.add_derived(table)
 
     def warn_of_empty_patterns(self) -> None:
         """Logs each regular expression that matches no topic yet.
@@ -379,13 +356,13 @@ class Discovery:
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
-                _NAME_REMEDY,
+                NAME_REMEDY,
                 table.name,
             )
         try:
             self._spec.catalog.kind.check_name(table.name)
         except SpecError as error:
-            raise TableStopped(error.message, _name_remedy(self._spec, table), table.name) from None
+            raise TableStopped(error.message, name_remedy(self._spec, table.spec), table.name) from None
         owner = self._owner_of_dead_letter_table.get(table.name)
         if owner is not None:
             raise TableStopped(

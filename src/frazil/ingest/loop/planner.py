@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from functools import partial
 from operator import eq
 
 import structlog
@@ -13,6 +12,7 @@ from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ingest.batches.job import JobRunner
 from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.gathering import Gathering
 from frazil.ingest.plan import TableClock, known_lag, lag_records, open_transactions, plan_batch
 from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.state import RunState
@@ -22,8 +22,6 @@ from frazil.types import by_partition
 
 log = structlog.get_logger("frazil")
 
-# The longest time for which tables of a route wait for new ones, so that one which hangs does not hold up the others.
-_GATHER_S = 10.0
 # How often the ends of the logs are requested: only lag depends on them, and only behind an open transaction.
 LOG_ENDS_EVERY_S = 5.0
 
@@ -39,10 +37,7 @@ class Planner:
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
-        #: By table of the rest, its tables without a commit, as of a turn of the loop, and since when tables wait for them.
-        self._new: Mapping[str, Sequence[Table]] = {}
-        self._new_at_s = float("-inf")
-        self._gathering_from_s: dict[str, float] = {}
+        self._gathering = Gathering()
         #: The pauses between turns of the loop.
         self.polling = Polling()
         #: The end of every partition, as last requested.
@@ -156,7 +151,7 @@ class Planner:
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
             read_to = by_partition(
-                table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
+                table.offsets.search.read_to if table.is_first and table.offsets.search.read_to else table.position()
             )
             wait = table.offsets.waiting
             waiting = wait.ends if wait is not None and not wait.keeps_run else {}
@@ -168,7 +163,7 @@ class Planner:
         return True
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
-        """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
+        """Returns the table's next batch, or None when it is not due or there are not records; updates its lag.
 
         Raises: TableStopped when records are gone that the table has not read, or it is another table's too.
         """
@@ -193,8 +188,9 @@ class Planner:
             if table.unplaced():
                 return None
             position = table.position()
-        waits = (self._is_waiting, self._waits_for_shared_read, self._waits_for_route)
-        if any(wait(table, now_s) for wait in waits):
+        if self._is_waiting(table, now_s) or self._waits_for_shared_read(table, now_s):
+            return None
+        if self._gathering.waits(table, self._discovery.tables.values(), now_s):
             return None
         reach = self._readable(self.ends, self._cuts.limits(table))
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
@@ -203,8 +199,11 @@ class Planner:
                 None if lag_records(position, self.ends) else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        route, is_new = table.spec.route, not table.schedule.last_batch_at_s or table.progress.snapshot_id is None
-        batch = replace(batch, is_apart=table.needs_one_task, route=route.rest if route else "", is_new=is_new)
+        share, is_new = (
+            table.spec.source.share,
+            not table.schedule.last_batch_at_s or table.progress.snapshot_id is None,
+        )
+        batch = replace(batch, is_apart=table.needs_one_task, rest=share.rest if share else "", is_new=is_new)
         planned = Planned(
             table, batch, position, dict(self.ends), dict(reach), now_s, self.silent, log_ends=self.log_ends
         )
@@ -238,21 +237,6 @@ class Planner:
         ):
             table.schedule.read_with = frozenset()
         return bool(table.schedule.read_with)
-
-    def _waits_for_route(self, table: Table, now_s: float) -> bool:
-        """Whether new tables of its route are about to be ready for the read that serves all of them: new tables and that of
-        the rest wait until none is loaded, read for its columns or created any more. Once out of step they would stay so.
-        """
-        route = table.spec.route
-        if route is None or (table.spec.route_values and table.progress.snapshot_id is not None):
-            return False
-        if now_s != self._new_at_s:
-            self._new_at_s, self._new = now_s, _new_tables(self._discovery.tables.values())
-        is_rest = not table.spec.route_values
-        if any(map(partial(_is_unready, is_rest=is_rest), self._new.get(route.rest, ()))):
-            return now_s < self._gathering_from_s.setdefault(table.name, now_s) + _GATHER_S
-        self._gathering_from_s.pop(table.name, None)
-        return False
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._time.now_ms(), self._jobs.parallelism)
@@ -291,30 +275,6 @@ def _is_planned(table: Table) -> bool:
     """Whether this process plans batches of the table, and measures its lag then."""
     schedule = table.schedule
     return schedule.is_owned and not schedule.is_paused and table.status.run_state is not RunState.STOPPED
-
-
-def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
-    """Returns by table of the rest those tables of its route that have no commit yet, and that nothing keeps from one."""
-    tables_by_rest: dict[str, list[Table]] = {}
-    for table in tables:
-        route, schedule = table.spec.route, table.schedule
-        if (
-            route is not None
-            and table.spec.route_values
-            and table.progress.snapshot_id is None
-            and schedule.is_owned
-            and not (schedule.is_paused or schedule.failures)
-            and table.status.run_state is not RunState.STOPPED
-        ):
-            tables_by_rest.setdefault(route.rest, []).append(table)
-    return tables_by_rest
-
-
-def _is_unready(table: Table, is_rest: bool) -> bool:
-    """Whether a new table cannot be read yet for its rows, or at all. is_rest: it is the table of the rest that would wait
-    for it, also while its columns are to be found.
-    """
-    return table.schedule.in_flight or not table.catalog.is_loaded or (is_rest and table.is_trial)
 
 
 def _no_topic(table: Table) -> UnavailableError:

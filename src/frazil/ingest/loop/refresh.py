@@ -155,7 +155,7 @@ class Refresher:
         """Returns whether the table is as it was: a thousand idle tables are loaded each minute, and no turn follows."""
         table.schedule.in_flight = False
         log_recreated(before, table)
-        self._discovery.add_routed(table)
+        self._discovery.add_derived(table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             back_off(table, error, self._clock.monotonic_s())

@@ -165,8 +165,9 @@ def _check_restart(table: Table, is_dry: bool) -> None:
             f"table `{table.name}` has no progress yet: it begins at `start` by itself",
             remedy="wait for its first commit",
         )
-    if table.spec.changes.atomic is not None or table.spec.route is not None:
-        what = "of a route" if table.spec.route is not None else "with `atomic`"
+    share = table.spec.source.share
+    if table.spec.changes.atomic is not None or share is not None:
+        what = share.kind if share is not None else "with `atomic`"
         raise SpecError(
             f"a table {what} cannot begin again: its progress is more than offsets",
             remedy="stop the pipeline, drop the table, and start the pipeline again",

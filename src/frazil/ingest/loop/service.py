@@ -478,7 +478,7 @@ class Service:
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None
                 for finding in findings:
                     finding.apply(planned, report, self._clock)
-                self._discovery.add_routed(table)
+                self._discovery.add_derived(table)
             case Reload(error):
                 forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)

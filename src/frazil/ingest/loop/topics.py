@@ -67,8 +67,7 @@ def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
 
 def _selectors(spec: PipelineSpec) -> list[TopicSelector]:
     """Returns all selectors of topics in the pipeline file."""
-    by_topic = (selector for route in spec.routes if route.is_by_topic for selector in route.source.topics)
-    return [*spec.selected.topics, *by_topic, *(selector for table in spec.tables for selector in table.source.topics)]
+    return [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
 
 
 def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecError:

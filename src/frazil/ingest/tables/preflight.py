@@ -50,6 +50,7 @@ from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
+from frazil.upsert.history.columns import check_order, untracked_columns
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.merge.functions import check_functions, missing_columns
 from frazil.write.file_formats import check_properties
@@ -167,6 +168,7 @@ def refuse_columns(table: Table, schema: Schema) -> None:
         target = target_of(table, schema)
         check_columns(target, ())
         check_functions(target)
+        check_order(target)
 
 
 _SHOWN_DEFAULTS = 5
@@ -189,6 +191,7 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         *metadata,
         moments_as_partitions(spec, schema),
         unmerged_columns(table, schema),
+        untracked(table, schema),
     )
     return [words for words in own if words]
 
@@ -197,10 +200,20 @@ def unmerged_columns(table: Table, schema: Schema) -> str:
     """Returns a warning for columns that `merge` names and the table does not have; empty without such a column."""
     if not table.spec.changes.merge or not schema.fields:
         return ""
-    names = missing_columns(replace(target_of(table), schema_json=schema.model_dump_json()))
+    return _without_fields("merge", missing_columns(replace(target_of(table), schema_json=schema.model_dump_json())))
+
+
+def untracked(table: Table, schema: Schema) -> str:
+    """Returns a warning for columns that `track` names and the table does not have; empty without such a column."""
+    if not table.spec.changes.track or not schema.fields:
+        return ""
+    return _without_fields("track", untracked_columns(replace(target_of(table), schema_json=schema.model_dump_json())))
+
+
+def _without_fields(key: str, names: list[str]) -> str:
     if not names:
         return ""
-    return f"`merge` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
+    return f"`{key}` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
 
 
 def field_in_image(spec: TableSpec) -> str:
@@ -320,12 +333,16 @@ def identified_otherwise(table: Table) -> str:
     """
     changes = target_of(table).changes
     names = identifier_names(table.state.schema) if table.state is not None else ()
-    if changes is None or not names or set(changes.key_columns) in (set(), set(names)):
+    if changes is None or not names or not changes.key_columns:
         return ""
+    of_rows = [".".join(path) for path in changes.row_paths]
+    if set(of_rows) == set(names):
+        return ""
+    keys = [name for name in names if changes.history is None or name != changes.history.valid_from]
     return (
-        f"rows are identified by {', '.join(changes.key_columns)}, and the table's identifier fields are"
-        f" {', '.join(names)}, by which other engines identify them. Write `key_columns: [{', '.join(names)}]`, or `ALTER"
-        f" TABLE {table.name} SET IDENTIFIER FIELDS {', '.join(changes.key_columns)}`"
+        f"rows are identified by {', '.join(of_rows)}, and the table's identifier fields are"
+        f" {', '.join(names)}, by which other engines identify them. Write `key_columns: [{', '.join(keys)}]`, or `ALTER"
+        f" TABLE {table.name} SET IDENTIFIER FIELDS {', '.join(of_rows)}`"
     )
 
 

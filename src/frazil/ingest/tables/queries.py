@@ -36,6 +36,7 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     query_columns,
+    row_columns,
     with_counts,
     with_key,
 )
@@ -47,6 +48,7 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst
+from frazil.process.grouping import analyse_grouped
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
@@ -58,6 +60,7 @@ from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled
 from frazil.spec import TableSpec
+from frazil.spec.grouped_tables import groups_of
 from frazil.spec.steps import metadata_names
 from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
@@ -133,7 +136,9 @@ class SparkQueries:
         with self._lock:
             catalyst = self._catalyst(spec.query.udf)
             if spec.query.select:
-                check_query(spec.query.select, catalyst.parse(spec.query.select), catalyst.functions)
+                grouping = groups_of(spec)
+                text = spec.query.select if grouping is None else grouping.projection({})
+                check_query(text, catalyst.parse(text), catalyst.functions)
             _check_conditions(spec, catalyst)
 
     def parse(self, query: str) -> None:
@@ -184,8 +189,13 @@ class SparkQueries:
         _check_conditions(spec, self._catalyst(spec.query.udf))
         with waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.query.has_steps else ""
-            text = spec.query.select or f"select * from {RECORDS}"
-            query = analyse(self._catalyst(spec.query.udf), text, records, spec.query.where, steps, metadata)
+            text, grouping = spec.query.select or f"select * from {RECORDS}", groups_of(spec)
+            catalyst = self._catalyst(spec.query.udf)
+
+            def analysed(sql: str) -> Query:
+                return analyse(catalyst, sql, records, spec.query.where, steps, metadata)
+
+            query = analysed(text) if grouping is None else analyse_grouped(grouping, analysed)
         _refuse_outside(query.outside, spec.name, _OTHERWISE_REMEDY)
         _refuse_unproven(program_of(query), spec.name, _OTHERWISE_REMEDY)
         if program_of(query).spark_part is not None:
@@ -311,7 +321,7 @@ class QueryTables:
             return schema
         check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
-        return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
+        return with_identifiers(schema, row_columns(table.spec, keys or columns_of_keys(query, key_columns)))
 
     def check(self, table: Table) -> None:
         """Checks what of the table's query is wrong whatever fields the records have.
@@ -439,6 +449,8 @@ class QueryTables:
         query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
+        for stage in stages:
+            query = _reshaped(query, stage)
         for project in reversed(projects):
             query = replace(query, program=_with_project(project, program_of(query)))
         return self._judged(table, replace(query, notes=tuple(notes)), stages)
@@ -456,6 +468,22 @@ class QueryTables:
 
 def _no_spark(table: Table) -> SpecError:
     return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+
+
+def _reshaped(query: Query, stage: TableStage) -> Query:
+    """Returns the query with the columns that have another type behind it for the stage's sake."""
+    program = program_of(query)
+    reshaped = stage.after_query({field.name: field.type for field in program.output})
+    if not reshaped:
+        return query
+    of_query = {field.name: field for field in program.output}
+    project = Project(tuple({**of_query, **reshaped}.items()), True)
+    output = tuple(Field(name, expression.type) for name, expression in project.columns)
+    ids = itertools.count(FIRST_PLACEHOLDER_ID)
+    types = {name: iceberg_type(expression.type, ids) for name, expression in reshaped.items()}
+    columns = tuple(replace(column, type=types.pop(column.name, column.type)) for column in query.columns)
+    columns += tuple(Column(name, kind, False, frozenset()) for name, kind in types.items())
+    return replace(query, columns=columns, program=replace(program, stages=(*program.stages, project), output=output))
 
 
 def _with_project(stage: Project, program: Program) -> Program:

@@ -42,7 +42,6 @@ from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promot
 from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
-from frazil.spec.settings import METADATA_COLUMNS
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.merge.functions import check_functions
@@ -156,7 +155,7 @@ def _holds(table: IcebergType, kind: IcebergType) -> bool:
 def _metadata_remedy(spec: TableSpec, field: str, name: str, kind: IcebergType, table: IcebergType) -> str:
     if not _is_number_of_time(kind, table):
         return f"name another column, `metadata: {{{field}: NAME}}`"
-    column = METADATA_COLUMNS[field]  # type: ignore[index]
+    column = f"_{field}"
     query = "in `select`" if spec.query.select else "in a query, `select: select *, … from records`"
     return f"take `{field}` out of `metadata`, and write `unix_millis({column}) as {name}` {query}"
 

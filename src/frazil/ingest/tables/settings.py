@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -11,6 +11,7 @@ from pyiceberg.types import IcebergType, LongType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
+from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.program import Field, Literal, Program, Project, origins_of
@@ -18,6 +19,7 @@ from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
+from frazil.spec.grouped_tables import groups_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.state import retracts
 from frazil.spec.steps import metadata_names
@@ -29,6 +31,11 @@ def identifier_names(schema: Schema) -> tuple[str, ...]:
     the order of the schema; none where the table does not name them.
     """
     return tuple(str(schema.find_column_name(number)) for number in sorted(schema.identifier_field_ids))
+
+
+def row_columns(spec: TableSpec, keys: Sequence[str]) -> tuple[str, ...]:
+    """Returns the columns that identify one row. keys: the table's key columns, which several versions of a row have."""
+    return (*keys, spec.metadata["valid_from"]) if spec.changes.keeps_history else tuple(keys)
 
 
 def layout_of(spec: TableSpec) -> Layout:
@@ -57,6 +64,19 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
 
     def fields_of(column: str) -> Collection[str]:
         return origins.get(spellings.find(column) or column, ()) or (column,)
+
+    if groups_of(spec) is not None and not retracts(spec):
+        # Nothing is deleted by its key, and a record without a value of the key is not refused before the query.
+        return spec.of_records().model_copy(
+            update={
+                "mode": "append",
+                "merge": (),
+                "key_columns": (),
+                "partition_by": None,
+                "sort_by": None,
+                "metadata": spec.metadata | named,
+            }
+        )
 
     # The order of a column made of several fields is known of rows alone, once the query has made them.
     order = fields_of(spec.changes.order_by) if spec.changes.order_by else ()
@@ -135,11 +155,21 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
 
 
 def with_counts(spec: TableSpec, query: Query) -> Query:
-    """Returns a query with the columns that `merge` counts records in: a table has them whatever its query selects."""
-    made = set(map(fold_case, query_columns(query)))
-    names = [name for name, function in spec.changes.merge if function == "count" and fold_case(name) not in made]
-    if not names:
+    """Returns a query with the columns that `merge` counts records in: a table has them whatever its query selects.
+
+    Raises: SpecError where the query makes such a column itself, whose values would be added.
+    """
+    names = [name for name, function in spec.changes.merge if function == "count"]
+    if not names or groups_of(spec) is not None:  # The counts of groups are in the query's order already.
         return query
+    selected = set(map(fold_case, query_columns(query)))
+    for name in names:
+        if fold_case(name) in selected:
+            raise SpecError(
+                f"`merge.{name}` is `count`, which makes a column of its own, and the query makes the column too",
+                remedy=f"give the count another name, leave `{name}` out of the query, or write `sum`",
+                where=spec.name,
+            )
     program, number = program_of(query), Literal(1, arrow_type(LongType()))
     stages = list(program.stages)
     last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))

@@ -58,7 +58,7 @@ class Status:
         self.reason, self.remedy, self.where = describe_error(error) if error is not None else ("", "", "")
 
     def wait_for(self, reason: str) -> None:
-        """Sets the table to waiting, for a reason that is no error."""
+        """Sets the table to waiting, for a reason that is not an error."""
         self.run_state, self.reason, self.remedy, self.where = RunState.WAITING, reason, "", ""
 
 
@@ -114,6 +114,18 @@ class Schedule:
 
 
 @dataclass
+class ColumnSearch:
+    """How far a table without columns has read on for the first of them."""
+
+    #: The offsets up to which records have been read without finding a column.
+    read_to: Offsets = field(default_factory=dict)
+    #: Whether all of these records are of kinds that change no row: none of them is waiting for a table.
+    is_without_rows: bool = False
+    #: The number of batches that were read without finding a column.
+    batch_count: int = 0
+
+
+@dataclass
 class OffsetState:
     """A table's topics and offsets."""
 
@@ -141,12 +153,7 @@ class OffsetState:
     behind_since_ms: int | None = None
     #: Whether there was nothing to read when the lag was last measured.
     is_complete: bool = False
-    #: The offsets up to which records have been read without finding a column.
-    empty_to: Offsets = field(default_factory=dict)
-    #: Whether all of these records are of kinds that change no row: none of them is waiting for a table.
-    is_without_rows: bool = False
-    #: The number of batches that were read without finding a column.
-    empty_batches: int = 0
+    search: ColumnSearch = field(default_factory=ColumnSearch)
     #: The end of the next batch at which it divides nothing that belongs together.
     cut: Cut | None = None
     #: The wait for such an end, while there is none.

@@ -31,11 +31,11 @@ from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import spelled
-from frazil.schema.routes import Router
+from frazil.shares.share import Owners
 from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
-from frazil.types import Batch, Offsets, Progress, RoutedTable
+from frazil.types import Batch, DerivedTable, Offsets, Progress
 from frazil.upsert.change_state import ChangeState
 
 KEY_COLUMNS = "key-columns"
@@ -72,7 +72,7 @@ class Table:
     #: Figures of this process, for metrics.
     counts: RunCounts = field(default_factory=RunCounts)
     #: Of a table of the rest in a sample: tables that a run would make of its records.
-    found_tables: tuple[RoutedTable, ...] = ()
+    found_tables: tuple[DerivedTable, ...] = ()
     #: Why the keys of its topic make no table now, of a table of `kafka.topics_from`: reason, remedy and place.
     refusal: tuple[str, str, str] | None = None
     #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
@@ -100,22 +100,15 @@ class Table:
         return self.state.progress if self.state else Progress()
 
     @property
-    def routed(self) -> tuple[RoutedTable, ...]:
-        """The tables that the route has made, of the table of the rest, without those that the pipeline file has now."""
-        route = self.spec.route
-        if route is None or self.spec.route_values:
-            return ()
-        return tuple(table for table in (*self.progress.routed, *self.found_tables) if table.name not in route.taken)
+    def derived(self) -> tuple[DerivedTable, ...]:
+        """The tables that were derived from values of its records, without those that the pipeline file has now."""
+        share = self.spec.source.share
+        return share.without_declared((*self.progress.derived, *self.found_tables)) if share is not None else ()
 
-    def found_in(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
+    def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
-        assert self.spec.route is not None
-        router = Router(self.spec.route, self.routed)
-        known_count = len(router.tables)
-        for value in values:
-            if router.refuse(value) is None:
-                router.add(value, start)
-        return router.tables[known_count:]
+        assert self.spec.source.share is not None
+        return Owners(self.spec.source.share.division, self.derived).derive(values, start)
 
     @property
     def is_first(self) -> bool:
@@ -154,7 +147,7 @@ class Table:
         """Returns the offsets from which records wait for the table: the position, or, for a table without columns, the
         offsets behind records that change no row.
         """
-        return self.offsets.empty_to if self.is_first and self.offsets.is_without_rows else self.position()
+        return self.offsets.search.read_to if self.is_first and self.offsets.search.is_without_rows else self.position()
 
     def partitions(self) -> list[Partition]:
         """Returns every partition of the topics that exist."""
@@ -213,7 +206,7 @@ class Table:
             min_bytes=min(least, target) if least else None,
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
-            empty_batches=self.offsets.empty_batches,
+            empty_batches=self.offsets.search.batch_count,
             buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),

@@ -29,17 +29,19 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
-from frazil.spec.settings import ValueSpec
+from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import is_merging, retracts
-from frazil.stages.table import record_key_of, table_stages
+from frazil.stages.table import table_stages
 from frazil.upsert.commit import transfer_deletes
+from frazil.upsert.late_records import noted_times
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
     ChangeReading,
     Dedupe,
+    History,
     KnownRecords,
+    Late,
     RecordReading,
-    RoutedRecords,
     TableFiles,
     TableQuery,
     TableTarget,
@@ -59,7 +61,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         shaping=None,
         record=replace(target.record, key=None, headers=()),
         query=TableQuery(
-            source=replace(_target_of(table.records, schema), record_key=None, stages=()),
+            source=replace(_target_of(table.records, schema), stages=()),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
             fails_to_null=table.spec.query.on_error == "null",
@@ -72,7 +74,6 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
     columns = schema or (state.schema if state else None)
     changes = _change_reading(table).spelled(columns) if spec.changes.mode == "upsert" else None
-    stages = table_stages(spec)
     return TableTarget(
         name=table.name,
         schema_json=columns.model_dump_json() if columns else "",
@@ -89,9 +90,8 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
         dedupe=_dedupe(spec).spelled(columns) if spec.changes.dedupe is not None else None,
-        stages=stages,
-        record_key=record_key_of(stages),
-        routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
+        stages=table_stages(spec),
+        share=replace(spec.source.share, derived=table.derived) if spec.source.share is not None else None,
         known=_known_records(table),
         dead_letters=_dead_letters_target(table),
     )
@@ -102,7 +102,7 @@ def _known_records(table: Table) -> KnownRecords:
         crashing=tuple(
             sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
         ),
-        noted=table.changes.noted(),
+        noted=(*table.changes.noted(), *noted_times(table.progress)),
         is_single_task=table.changes.is_single_task,
         last_deletes=table.progress.last_deletes,
     )
@@ -110,7 +110,8 @@ def _known_records(table: Table) -> KnownRecords:
 
 def _dead_letters_target(table: Table) -> TableTarget | None:
     state = table.bad_records.dead_letters
-    return replace(plain_target(state), record_key=record_key_of(table_stages(table.spec))) if state else None
+    # Of the stages only the key of the records is asked for.
+    return replace(plain_target(state), stages=table_stages(table.spec)) if state else None
 
 
 def _aliases(table: Table, schema: Schema | None) -> Aliases:
@@ -127,7 +128,7 @@ def _aliases(table: Table, schema: Schema | None) -> Aliases:
 
 
 def _change_reading(table: Table) -> ChangeReading:
-    spec = table.spec
+    spec, keeps_history = table.spec, table.spec.changes.keeps_history
     columns, is_key_of_record = spec.changes.key_columns, not spec.changes.key_columns
     reading = _envelope_key_reading(table) if spec.changes.envelope is not None else _key_reading(table)
     is_plain_key = spec.source.key.format == "text" or (
@@ -139,6 +140,7 @@ def _change_reading(table: Table) -> ChangeReading:
     if is_key_of_record and table.state is not None:
         marked = table.state.marks.get(KEY_COLUMNS)
         columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
+        columns = tuple(name for name in columns if not keeps_history or name != spec.metadata["valid_from"])
         if marked and spec.has_query and table.schema.query is not None:
             columns = columns_of_keys(table.schema.query, columns)
     return ChangeReading(
@@ -154,7 +156,19 @@ def _change_reading(table: Table) -> ChangeReading:
         is_key_known=table.is_key_known,
         merge=spec.changes.merge if is_merging(spec) else (),
         retracts=retracts(spec),
+        late=_late(spec),
+        history=_history(spec) if keeps_history else None,
     )
+
+
+def _late(spec: TableSpec) -> Late | None:
+    late = spec.changes.late
+    return None if late is None else Late(round(late.after_s * 1_000_000), late.action == "dead_letter")
+
+
+def _history(spec: TableSpec) -> History:
+    valid_from, valid_to, is_current = (spec.metadata[field] for field in HISTORY)
+    return History(valid_from, valid_to, is_current, spec.changes.track)
 
 
 def _dedupe(spec: TableSpec) -> Dedupe:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.error_classes import ErrorClass
-from frazil.ingest.tasks.shares import due_records
 from frazil.ingest.tasks.task_job import MOST_VALUE_BYTES, limit_of
 from frazil.kafka.fetch.columns import LEFT_OUT
+from frazil.rows.record_batch import due_records
 from frazil.types import BadRecord, Offsets
 from frazil.write.target import TableTarget
 
@@ -30,13 +30,13 @@ def split_left_out(records: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBa
 def refusals_of(
     targets: Sequence[TableTarget], topic: str, left_out: pa.RecordBatch, starts: Mapping[str, Offsets]
 ) -> Iterator[tuple[TableTarget, pa.RecordBatch, list[BadRecord]]]:
-    """Yields each table with its own of the records whose values were left out, and why it refuses each. Of a route only the
-    values decide whose a record is: the table of the rest has it, and the others have no reasons. starts: see `shares_of`.
+    """Yields each table with its own of the records whose values were left out, and why it refuses each. Where only
+    values decide whose a record is, the table of the rest has it, and the others have no reasons. starts: see `due_records`.
     """
     for target in targets if left_out.num_rows else ():
-        own = left_out.filter(pa.array(due_records(target, topic, left_out, starts)))
+        own = left_out.filter(pa.array(due_records(target.name, topic, left_out, starts)))
         sizes, records = own[LEFT_OUT].to_pylist(), own.drop_columns([LEFT_OUT])
-        is_taken = target.routed is None or not target.routed.values
+        is_taken = target.share is None or target.share.is_rest
         yield target, records, _bad_records(target, topic, records, sizes) if is_taken else []
 
 

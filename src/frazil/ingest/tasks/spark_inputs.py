@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
 from frazil.failpoints import hit
-from frazil.ingest.tasks.shares import Share, crashing_records
 from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
@@ -27,6 +26,7 @@ from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
 from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
+from frazil.shares.divide import TableRecords, TopicShares
 from frazil.stages.changes import UPSERT, Changes
 from frazil.temporary import handed_on_folder, taken_folder
 from frazil.types import BadRecord
@@ -54,10 +54,11 @@ def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     Raises: OSError where there is no room for temporary files.
     """
     target = job.all_targets[0]
+    topics = {topic: TopicShares(job.targets_of(topic), topic, job.starts) for topic in job.targets}
     run = _FirstRun(target, target.name in job.trials, job.topics_of(target.name))
     with limited_memory(), quoting_no_record(job), handed_on_folder(_PREFIX) as folder:
         for batch in each_in_time(batches):
-            take_batch(job, batch, {target.name: run}, {topic: {} for topic in job.targets})
+            take_batch(job, batch, {target.name: run}, topics)
             while run.steps:
                 yield run.hand_on(folder)
 
@@ -133,16 +134,16 @@ class _FirstRun(TableRun):
         """Keeps the records for the second stage."""
         self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
 
-    def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
-        """Decodes the records, and keeps them and what is reported of a route for the second stage."""
-        if self.target.route is not None:
+    def take_share(self, topic: str, share: TableRecords, latest: Mapping[str, Mapping[int, int]]) -> None:
+        """Decodes the records, and keeps them and what is reported of the others for the second stage."""
+        if share.report is not None:
             others = replace(share, records=share.records.take(pa.array([], pa.int64())))
             self._keep(partial(TableRun.take_share, topic=topic, share=others, latest=latest))
         self.take(topic, share.records)
 
     def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:  # noqa: ARG002
         """Decodes the records, and keeps them for the second stage; those that end tasks it takes unread."""
-        is_crashing = crashing_records(self.target, topic, records)
+        is_crashing = self.target.known.are_crashing(topic, records)
         if is_crashing.any():
             self._keep(partial(TableRun.take, topic=topic, records=records.filter(pa.array(is_crashing))))
             records = records.filter(pa.array(~is_crashing))

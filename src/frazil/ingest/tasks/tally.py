@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Decoded, Fate
-from frazil.ingest.tasks.shares import value_sizes
-from frazil.report import MOST_BAD, BadRecords, Counts, FindingReport, RouteReport, SchemaRequests
+from frazil.decode.columns import Decoded, Fate, value_sizes
+from frazil.report import MOST_BAD, BadRecords, Counts, FindingReport, SchemaRequests, ShareReport
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path
@@ -31,8 +30,8 @@ class Tally:
     requests: SchemaRequests = field(default_factory=SchemaRequests)
     #: Bad records.
     bad: BadRecords = field(default_factory=BadRecords)
-    #: The records of other tables of the route.
-    routed: RouteReport = field(default_factory=RouteReport)
+    #: The records of other tables, of a table with a share.
+    share: ShareReport = field(default_factory=ShareReport)
     #: What stages have found.
     findings: FindingReport = field(default_factory=FindingReport)
 
@@ -41,7 +40,7 @@ class Tally:
         """Whether the records must be read once more, with another schema or in another batch."""
         asked = self.requests
         needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        return bool(needs or self.routed.new_values)
+        return bool(needs or self.share.new_values)
 
     def count(self, topic: str, columns: Records, ignored: Mapping[str, int]) -> None:
         """Counts records of a topic. ignored: the number of those that make no row and are no bad records, by kind."""
@@ -78,7 +77,7 @@ class Tally:
         fates: NDArray[np.int32] | None = None,
     ) -> None:
         """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
-        timestamps up to which all records of the route were read. is_writing: whether the rows are written. fates: of their
+        timestamps up to which those of all tables were read. is_writing: whether the rows are written. fates: of their
         fields (see `Decoded`).
         """
         if fates is not None:
@@ -90,9 +89,9 @@ class Tally:
                 counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
         self.counts = Counts.merge([self.counts, counted])
 
-    def note_route(self, routed: RouteReport, missing: frozenset[str]) -> None:
-        """Notes records of other tables of the route. missing: ids of schemas without which their table is unknown."""
-        self.routed = RouteReport.merge([self.routed, routed])
+    def note_share(self, report: ShareReport, missing: frozenset[str]) -> None:
+        """Notes records of other tables. missing: ids of schemas without which their table is unknown."""
+        self.share = ShareReport.merge([self.share, report])
         if missing:
             self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=missing)])
 

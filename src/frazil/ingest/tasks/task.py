@@ -23,12 +23,11 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.failpoints import hit
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
-from frazil.ingest.tasks.shares import Share, Together, hold_many, routes_of, shares_of
 from frazil.ingest.tasks.tally import Tally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.references import receive
-from frazil.report import RouteReport, TaskReport, TaskTime, WrittenFiles, dump_report
+from frazil.report import ShareReport, TaskReport, TaskTime, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
 from frazil.rows.project import shape_rows
@@ -38,8 +37,10 @@ from frazil.rows.tombstones import read_appended, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
+from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
+from frazil.upsert.history.records import take_times
 from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
 from frazil.upsert.task_changes import TaskChanges
@@ -50,8 +51,6 @@ from frazil.zones import regions
 
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
-_MANY_RECORDS = 8192  # A read of so many costs little more for each than one of a whole Arrow batch.
-_MOST_HELD_BYTES = 64 * 1024 * 1024
 Portion: TypeAlias = pa.RecordBatch | Callable[["TableRun"], None]
 """Records, or what the run of a job's only table does with records that an earlier stage has decoded (`spark_inputs`)."""
 
@@ -86,20 +85,15 @@ def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
     """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
     receive(job.references)
     runs: dict[str, TableRun] = {}
-    together = {
-        topic: {rest: Together(members, read_records) for rest, members in routes_of(job.targets_of(topic)).items()}
-        for topic in job.targets
-    }
+    topics = {topic: TopicShares(job.targets_of(topic), topic, job.starts, read_records) for topic in job.targets}
     try:
         for batch in batches:
             hit("task.batch")
             if isinstance(batch, pa.RecordBatch):
-                take_batch(job, batch, runs, together)
+                take_batch(job, batch, runs, topics)
             else:
                 batch(_run_of(job.all_targets[0], job, runs))
-        for run in runs.values():
-            run.take_held()
-        _take_rows(runs, together)
+        _take_kept(job, runs, topics, is_end=True)
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -107,9 +101,7 @@ def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
         raise
 
 
-def take_batch(
-    job: Job, batch: pa.RecordBatch, runs: dict[str, TableRun], together: Mapping[str, Mapping[str, Together]]
-) -> None:
+def take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, TableRun], topics: Mapping[str, TopicShares]) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
     for topic, all_records in by_topic(job, batch):
         targets = job.targets_of(topic)
@@ -117,15 +109,11 @@ def take_batch(
         for target, own, reasons in refusals_of(targets, topic, left_out, job.starts):
             _run_of(target, job, runs).take_left_out(topic, own, reasons)
         if records.num_rows:
-            is_routed = any(target.route is not None for target in targets)
-            latest = {topic: latest_of(plain_columns(all_records))} if is_routed else {}
-            for share in shares_of(targets, topic, records, job.starts, together[topic]):
+            shares = topics[topic]
+            latest = {topic: latest_of(plain_columns(all_records))} if shares.groups else {}
+            for share in shares.divide(records):
                 _run_of(share.target, job, runs).take_share(topic, share, latest)
-    if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
-        for run in runs.values():
-            run.take_held()
-    if hold_many(route_rows for routes in together.values() for route_rows in routes.values()):
-        _take_rows(runs, together)
+    _take_kept(job, runs, topics)
 
 
 def _run_of(target: TableTarget, job: Job, runs: dict[str, TableRun]) -> TableRun:
@@ -134,11 +122,10 @@ def _run_of(target: TableTarget, job: Job, runs: dict[str, TableRun]) -> TableRu
     return runs[target.name]
 
 
-def _take_rows(runs: Mapping[str, TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
-    """Hands each table its rows that were made together with those of other tables."""
-    for route_rows in (held for routes in together.values() for held in routes.values()):
-        for name, rows in route_rows.take_held():
-            runs[name].take_rows(rows)
+def _take_kept(job: Job, runs: dict[str, TableRun], topics: Mapping[str, TopicShares], is_end: bool = False) -> None:
+    """Hands each table what was kept until there is more of it."""
+    for topic, share in take_kept(topics, is_end):
+        _run_of(share.target, job, runs).take_share(topic, share, {})
 
 
 Stage = Callable[[TableTarget, ReadRecords, Changes], Changes]
@@ -149,13 +136,13 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     """Returns the stages that the changes of a table pass, in order.
 
     Before them, whole records are removed: those that were not read (`left_out`), those before the table's start and those
-    of other tables of a route (`shares_of`), those that crash their reader (`TableRun.take`). `_read_values` makes changes
-    of the rest. A query's stages follow those of its `source`, the table that the records alone would make. After all of
+    of other tables (`TopicShares`), those that crash their reader (`TableRun.take`). `_read_values` makes changes of the
+    others. A query's stages follow those of its `source`, the table that the records alone would make. After all of
     them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
-    of_rows = (*of_rows, refuse_unmergeable)
+    of_rows = (*of_rows, refuse_unmergeable, take_times)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -223,10 +210,6 @@ class TableRun:
     writer: FileWriter | None = None
     #: Names of two partitions, where rows have more partitions than one batch may write.
     scattered: tuple[str, ...] = ()
-    #: Records that wait for more, by topic, of a table of a route.
-    held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    #: The memory that these take.
-    held_bytes: int = 0
     #: What the report has of the records so far.
     tally: Tally = field(default_factory=Tally)
 
@@ -249,37 +232,16 @@ class TableRun:
         on_bad = self.target.reading.on_bad
         return on_bad == "skip" or (on_bad == "dead_letter" and self.target.dead_letters is not None)
 
-    def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes the table's own records of those that were read. latest: of a route, how far all of them go."""
-        if self.target.route is not None:
-            self.tally.note_route(share.routed, share.missing)
-            if share.records.num_rows:
-                self._hold(topic, share.records)
+    def take_share(self, topic: str, share: TableRecords, latest: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes the table's records of those that were read. latest: how far all of them go, where tables divide them."""
+        if share.report is not None:
+            self.tally.note_share(share.report, share.missing)
             self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates)
-        elif share.records.num_rows:
-            self.take(topic, share.records)
-
-    def _hold(self, topic: str, records: pa.RecordBatch) -> None:
-        held = self.held.setdefault(topic, [])
-        held.append(records)
-        self.held_bytes += records.nbytes
-        if sum(some.num_rows for some in held) >= _MANY_RECORDS:
-            self.take_held()
-
-    def take_held(self) -> None:
-        """Takes the records that wait for more: of a route with many tables, few records of a batch are one table's, and
-        each read of some has a price of its own.
-        """
-        held, self.held, self.held_bytes = self.held, {}, 0
-        for topic, many in held.items():
-            for records in pa.Table.from_batches(many).combine_chunks().to_batches():
-                self.take(topic, records)
-
-    def take_rows(self, rows: pa.Table) -> None:
-        """Writes rows that were made together with those of other tables."""
-        if self.is_writing:
+        if share.rows is not None and self.is_writing:
             with self._noting_partitions():
-                self._own_writer().write(rows)
+                self._own_writer().write(share.rows)
+        if share.records.num_rows:
+            self.take(topic, share.records)
 
     def _own_writer(self) -> FileWriter:
         if self.writer is None:
@@ -303,8 +265,10 @@ class TableRun:
             self._take_read(topic, columns, changes)
 
     def _take_read(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+        changes, dropped, late = self.changes.late.split(topic, columns, changes)
         decoded = changes.decoded
-        self.tally.count(topic, columns, changes.ignored_records)
+        self.tally.count(topic, columns, changes.ignored_records | dropped)
+        self._note_late(topic, columns, late)
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
         self.tally.note_requests(decoded, self.source.fixed)
@@ -314,12 +278,20 @@ class TableRun:
             with self._noting_partitions():
                 self._write(topic, columns, changes)
 
+    def _note_late(self, topic: str, columns: Records, late: Mapping[int, BadRecord]) -> None:
+        """Makes dead letters of late records. late: why each is one, by its index."""
+        if late:
+            self.tally.note_unread(list(late.values()))
+            if self.is_writing:
+                bad = pick(columns, np.array(list(late)))
+                self.dead_letters.write_unread(topic, bad, list(late.values()))
+
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
-        """Takes records without their values: bad ones, or of a route those that another table takes."""
+        """Takes records without their values: bad ones, or those that another table takes."""
         if reasons:
             self._note_unread(topic, plain_columns(records), reasons)
         elif records.num_rows:
-            self.tally.note_route(RouteReport(others=records.num_rows), frozenset())
+            self.tally.note_share(ShareReport(others=records.num_rows), frozenset())
 
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records without those that crash the task which reads them; these become dead letters unread."""
@@ -377,7 +349,8 @@ class TableRun:
         rows = self.changes.without_repeated(topic, shape_rows(self.target, kept, records), records)
         self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
         if self.target.changes is not None:
-            self.changes.take(topic, columns, rows, kept, records)
+            # Before rows wait for the latest of their key: values that are kept aside need no memory then.
+            self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
             writer.write(rows)
 
@@ -400,7 +373,7 @@ class TableRun:
             schema=self.tally.requests,
             bad_records=self.tally.bad,
             changes=self.changes.report(),
-            routed=self.tally.routed,
+            share=self.tally.share,
             findings=self.tally.findings,
         )
 

@@ -285,7 +285,7 @@ def count(example: int) -> Form:
             return number
         is_quoted = isinstance(node, Scalar) and re.fullmatch(r"[1-9][0-9]*", node.text, re.ASCII)
         remedy = "write it without quotes" if is_quoted else f"write a whole number, such as {example}"
-        raise SpecError(f"`{LABEL}` is no count", remedy=remedy)
+        raise SpecError(f"`{LABEL}` is not a count", remedy=remedy)
 
     return Form({"type": "integer", "minimum": 1}, _as_written, read)
 
@@ -417,7 +417,7 @@ def parse_zone(text: str) -> str:
         remedy = _zone_remedy(text)
     except UnavailableError as error:
         raise SpecError(f"`{LABEL}: {text}`: {error.message}", remedy=error.remedy) from None
-    raise SpecError(f"`{LABEL}: {text}` is no zone of the IANA database", remedy=remedy)
+    raise SpecError(f"`{LABEL}: {text}` is not a zone of the IANA database", remedy=remedy)
 
 
 def _zone_remedy(text: str) -> str:
@@ -488,7 +488,9 @@ def parse_address(text: str) -> Address:
     """
     match = _HOST_AND_PORT.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 65536:
-        raise SpecError(f"`{text}` is no address to listen on", remedy="write host and port, such as `127.0.0.1:8787`")
+        raise SpecError(
+            f"`{text}` is not an address to listen on", remedy="write host and port, such as `127.0.0.1:8787`"
+        )
     return Address(match["v6"] or match["host"], int(match["port"]))
 
 

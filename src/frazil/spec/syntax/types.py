@@ -103,7 +103,7 @@ def parse_column_type(text: str) -> types.IcebergType:
     if unit not in _UNITS:
         remedy = f"write one of: {', '.join(f'{word}({name})' for name in _UNITS)}"
         since = "midnight" if word == "time" else "the epoch"
-        raise SpecError(f"`{unit}` is no unit of the time since {since}", remedy=remedy)
+        raise SpecError(f"`{unit}` is not a unit of the time since {since}", remedy=remedy)
     return _WORDS[word]()
 
 

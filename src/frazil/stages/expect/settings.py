@@ -63,7 +63,7 @@ def _check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
         message = f"an expectation cannot have the name `{name}`, which other dropped records are counted as"
         yield Mistake((), message, "name it after its condition, such as `amount_not_negative`")
     elif _EXPECTATION_NAME.fullmatch(name) is None:
-        message = f"`{name}` is no name of an expectation"
+        message = f"`{name}` is not a name of an expectation"
         yield Mistake((), message, "write a to z, digits and `_`, such as `amount_not_negative`")
     kinds = [key for key, field in _EXPECTATION_KINDS.items() if field in written]
     if len(kinds) != 1:

@@ -143,7 +143,7 @@ class ProtectSpec(StageSettings):
                     "protect", f"`protect` drops `{column}`, which the layout needs", "take it out of one of them"
                 )
 
-    def check_route(self, names: Sequence[str]) -> Iterator[Mistake]:
+    def check_share(self, names: Sequence[str]) -> Iterator[Mistake]:
         """See StageSettings."""
         if any(rule_of(self.protect, name) for name in names):
             message = "tables would be named after values of a field that `protect` protects"

@@ -21,9 +21,9 @@ from frazil.schema.arrow import Bools, Ints, is_every, one_array
 from frazil.types import Commit, DataFile, Progress, RowDelta, add_counts
 from frazil.upsert.commit import Attempt, abandoning, commit_attempts
 from frazil.upsert.dedupe.decide import UNKNOWN_TIME, find_duplicates
-from frazil.upsert.dedupe.id_rows import KEY, OFFSET, PARTITION, PLACE, ROWS, SOURCE, TIME, are_known
-from frazil.upsert.dedupe.seen import hash_ids
-from frazil.upsert.dedupe.stored import may_be_stored
+from frazil.upsert.dedupe.id_rows import KEY, OFFSET, PARTITION, PLACE, ROWS, SOURCE, TIME, are_known, load_ids
+from frazil.upsert.dedupe.seen import Hashes, hash_ids
+from frazil.upsert.dedupe.stored import keep_hashes, may_be_stored
 from frazil.upsert.deduplicate import key_codes, load_table
 from frazil.upsert.lookup.delete_files import bits_of, write_deletes
 from frazil.upsert.lookup.live_rows import read_columns, retain_live_files
@@ -55,6 +55,8 @@ class _Batch:
     ids: pa.Table
     #: The task of each row.
     owner: Ints
+    #: The hash of each id.
+    hashes: Hashes
     #: A number per distinct id, from 0 on.
     codes: Ints
     #: Per id the index of its first row.
@@ -104,7 +106,16 @@ def commit_deduplicated(
         return attempt
 
     progress, _, files = commit_attempts(catalog, state, commit, attempt_at)
+    _keep_hashes(target, dedupe, batch)
     return progress, dropped, files
+
+
+def _keep_hashes(target: TableTarget, dedupe: Dedupe, batch: _Batch) -> None:
+    """Keeps the hashes of the batch's files for the next batch, of tasks with one file."""
+    for task, files in enumerate(batch.files):
+        if len(files) == 1:
+            hashes = batch.hashes[(batch.owner == task) & (batch.places < 0)]
+            keep_hashes(target, files[0].path, hashes, dedupe.paths)
 
 
 def without_duplicates(report: TaskReport, dropped: Duplicates) -> TaskReport:
@@ -140,7 +151,7 @@ def _check_table(target: TableTarget, state: TableState, dedupe: Dedupe) -> None
 
 
 def _load(report: TaskReport) -> _Batch:
-    tables = [load_table(touched.keys) for touched in report.changes.touched]
+    tables = [load_ids(touched.keys) for touched in report.changes.touched]
     owner = np.repeat(np.arange(len(tables)), list(map(len, tables)))
     ids = pa.concat_tables(tables).combine_chunks()
     columns = [np.asarray(one_array(ids[name])) for name in (SOURCE, PARTITION, OFFSET)]
@@ -148,13 +159,15 @@ def _load(report: TaskReport) -> _Batch:
     if not is_every(order, order.size):
         ids, owner = ids.take(pa.array(order)), owner[order]
     keys = [one_array(ids[name]) for name in ids.column_names if name.startswith(KEY)]
-    codes = _codes(keys)
+    hashes = hash_ids(keys)
+    codes = _codes(keys, hashes)
     firsts = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     firsts[codes[::-1]] = np.arange(codes.size)[::-1]  # Of equal indexes the last assignment is kept.
     by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
     return _Batch(
         ids,
         owner,
+        hashes,
         codes,
         firsts,
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],
@@ -162,11 +175,10 @@ def _load(report: TaskReport) -> _Batch:
     )
 
 
-def _codes(keys: Sequence[pa.Array]) -> Ints:
+def _codes(keys: Sequence[pa.Array], hashes: Hashes) -> Ints:
     """Returns a number per row, int64 `(n_rows,)`, from 0 on, equal exactly where the ids are equal. Only ids with equal
     hashes are compared: comparing all of them takes four times as long.
     """
-    hashes = hash_ids(keys)
     order = np.argsort(hashes)
     is_same = hashes[order][1:] == hashes[order][:-1]
     are_repeated = np.zeros(hashes.size, np.bool_)
@@ -186,7 +198,7 @@ def _resolve(
     retain_live_files(state.name, scan.files)
     files = _near(target, dedupe, scan.files, batch.times)
     distinct = [key.take(pa.array(batch.firsts)) for key in batch.keys]
-    codes = np.flatnonzero(may_be_stored(target, files, distinct, dedupe.paths))
+    codes = np.flatnonzero(may_be_stored(target, files, distinct, batch.hashes[batch.firsts], dedupe.paths))
     stored = find_rows(target, files, [key.take(pa.array(codes)) for key in distinct], dedupe.paths)
     is_dropped = _find(target, dedupe, batch, stored, codes)
     deletes = _own_rows(target, dedupe, batch, is_dropped & (batch.places < 0))
@@ -195,8 +207,8 @@ def _resolve(
     attempt.unused = [file.path for file in complete]
     attempt.deletes = write_deletes(target, parts, state.format_version)
     attempt.rows = _write_repeated(target, batch, ~is_dropped & (batch.places >= 0))
-    if attempt.deletes:
-        attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes))
+    # Also without deletes: another writer may have added an event since the ids were looked up.
+    attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes))
     dropped = _count(batch, is_dropped)
     assert attempt.progress is not None
     attempt.progress = _counted(attempt.progress, dropped)

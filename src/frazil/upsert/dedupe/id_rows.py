@@ -16,7 +16,7 @@ from frazil.schema.arrow import Ints, Records, one_array
 from frazil.types import DataFile
 from frazil.upsert.dedupe.decide import UNKNOWN_TIME
 from frazil.upsert.dedupe.seen import SeenIds, hash_ids
-from frazil.upsert.deduplicate import dump_table
+from frazil.upsert.deduplicate import dump_table, load_table
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.read_changes import key_of
 from frazil.write.target import Dedupe, TableTarget
@@ -25,7 +25,7 @@ KEY = "key"
 """Prefix of the columns that identify an event, numbered."""
 TIME, SOURCE, PARTITION, OFFSET, PLACE, ROWS = "time", "source", "partition", "offset", "place", "rows"
 """Columns of the reported ids: the row's timestamp in microseconds; the number of the topic, partition and offset of its
-record; its index among the rows that are sent to the driver, -1 for a row in a file; how many rows its record has. int64.
+record; its index among the rows that are sent to the driver, -1 for a row in a file; how many rows its record has.
 """
 _IN_FILE = -1
 
@@ -61,11 +61,11 @@ class IdRows:
                 {
                     **{f"{KEY}{n}": key for n, key in enumerate(keys)},
                     TIME: _times(self._dedupe, rows).take(at),
-                    SOURCE: pa.array(np.full(places.size, self._topics.index(topic), np.int64)),
-                    PARTITION: records["partition"].cast(pa.int64()).take(at),
+                    SOURCE: pa.array(np.full(places.size, self._topics.index(topic), np.int32)),
+                    PARTITION: records["partition"].cast(pa.int32()).take(at),
                     OFFSET: records["offset"].take(at),
-                    PLACE: pa.array(numbers),
-                    ROWS: pa.array(_rows_of_records(records)).take(at),
+                    PLACE: pa.array(numbers.astype(np.int32)),
+                    ROWS: pa.array(_rows_of_records(records).astype(np.int32)).take(at),
                 }
             )
         )
@@ -81,10 +81,29 @@ class IdRows:
         """Returns the ids for the report. files: those that have the rows."""
         if not self._ids:
             return ()
-        ids = pa.concat_tables(self._ids)
+        ids = _with_differences(pa.concat_tables(self._ids))
         self._ids = []
         repeated = dump_table(pa.concat_tables(self._repeated)) if self._repeated else ""
         return (Touched(dump_table(ids), repeated, tuple(file.path for file in files), len(ids)),)
+
+
+def load_ids(text: str) -> pa.Table:
+    """Returns the ids that a task has reported, with times and offsets as they are."""
+    ids = load_table(text)
+    for name in (TIME, OFFSET):
+        values = np.cumsum(np.asarray(one_array(ids[name])))
+        ids = ids.set_column(ids.schema.get_field_index(name), name, pa.array(values))
+    return ids
+
+
+def _with_differences(ids: pa.Table) -> pa.Table:
+    """Returns the ids with the differences between consecutive times and offsets, mostly small: most of the text are the ids
+    then. Differences wrap around, and so do their sums.
+    """
+    for name in (TIME, OFFSET):
+        values = np.diff(np.asarray(one_array(ids[name])), prepend=0)
+        ids = ids.set_column(ids.schema.get_field_index(name), name, pa.array(values))
+    return ids
 
 
 def _rows_of_records(records: Records) -> Ints:

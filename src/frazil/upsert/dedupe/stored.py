@@ -17,7 +17,7 @@ from frazil.raw_memory import COMPILED
 from frazil.schema.arrow import Bools, Ints
 from frazil.schema.selection import Path
 from frazil.upsert.dedupe.seen import Hashes, hash_ids
-from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, read_columns
+from frazil.upsert.lookup.live_rows import ColumnCache, Name, in_threads, read_columns
 from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions
 from frazil.write.target import TableTarget
 
@@ -26,9 +26,10 @@ _hashes = ColumnCache(_CACHE_BYTES)
 
 
 def may_be_stored(
-    target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], paths: Sequence[Path]
+    target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], wanted: Hashes, paths: Sequence[Path]
 ) -> Bools:
-    """Returns which of the distinct keys some row of the files may have, bool `(n_keys,)`. paths: of the columns.
+    """Returns which of the distinct keys some row of the files may have, bool `(n_keys,)`. wanted: the hash of each key.
+    paths: of the columns.
 
     Raises: OSError where the store fails.
     """
@@ -37,7 +38,6 @@ def may_be_stored(
         return is_found
     pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
     candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
-    wanted = hash_ids(keys)
     size = 1 << int(2 * wanted.size).bit_length()
     places, numbers = np.zeros(size, np.uint64), np.zeros(size, np.int64)
     _place(wanted, places, numbers)
@@ -53,10 +53,19 @@ def may_be_stored(
     return np.asarray(is_found[firsts], np.bool_)
 
 
+def keep_hashes(target: TableTarget, path: str, hashes: Hashes, paths: Sequence[Path]) -> None:
+    """Keeps the hashes of a file that was written, which need not be read from it then. hashes: of its ids, in any order."""
+    _hashes.put(_name(target, path, paths), (pa.array(hashes),))
+
+
+def _name(target: TableTarget, path: str, paths: Sequence[Path]) -> Name:
+    fields = tuple(target.schema.find_field(".".join(place)) for place in paths)
+    return (path, "hashes", *(part for field in fields for part in (field.field_id, str(field.field_type))))
+
+
 def _hashes_of(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Hashes:
     """Returns the hashes of a file's ids, from the cache or the file; 0 for a row without an id."""
-    fields = tuple(target.schema.find_field(".".join(path)) for path in paths)
-    name = (file.path, "hashes", *(part for field in fields for part in (field.field_id, str(field.field_type))))
+    name = _name(target, file.path, paths)
     stored = _hashes.get(name)
     if stored is None:
         columns = read_columns(target, file, paths)

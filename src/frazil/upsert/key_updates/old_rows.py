@@ -86,7 +86,7 @@ class KeyUpdates:
             if delete is not None and delete >= 0:
                 at = origin = delete
             elif delete is not None and self._is_older(ranked, int(before[at]), at):
-                at = -1  # A row from before the key update, which was deleted otherwise, as by a truncate.
+                at = -1  # A row from before the key update, which was deleted otherwise, as with all rows.
                 break
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and self.marks[at]))

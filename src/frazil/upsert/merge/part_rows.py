@@ -11,21 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.schema.arrow import Ints, Records, one_array, pick
-from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.change_rows import ChangeRows
+from frazil.schema.arrow import Ints, Records, one_array
+from frazil.stages.changes import DELETE, UPSERT, Changes
+from frazil.upsert.change_rows import only
 from frazil.upsert.deduplicate import dump_table
 from frazil.upsert.merge.functions import ADDING, merged_columns
 from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names
 from frazil.upsert.merge.sums import split
 from frazil.upsert.records.read_changes import keys_of
-from frazil.upsert.truncates import Truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
 _COMBINE_AT = 250_000
 CUT = "\x00cut"
-"""Column of a task's parts: whether the part is the place of a truncate, before which no record counts. bool."""
+"""Column of a task's parts: whether the part is the place of a delete of all rows, before which no record counts. bool."""
 
 
 def merging_of(target: TableTarget) -> Merging:
@@ -48,27 +47,16 @@ class PartRows:
         self._cut: tuple[int, ...] | None = None
         #: See ChangeRows: no record needs the row of another key.
         self.lost: set[tuple[str, int, int]] = set()
-        #: Truncates in a topic with several partitions. None has a position in the order of the source's log.
-        self.truncates = Truncates()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic, as `ChangeRows.take`."""
-        if not changes.ops.size:
-            return
-        assert self._target.changes is not None
         source = self._topics.index(topic)
-        truncates = np.flatnonzero(changes.ops == TRUNCATE)
-        if truncates.size:
-            places = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
-            of_truncates = [place for n, place in enumerate(places) if n in set(truncates.tolist())]
-            if not self._target.changes.is_one_partition:
-                self.truncates.unplaced |= {(topic, *place) for place in of_truncates}
-            else:
-                self._combined, self._parts, self._pending = None, [], 0
-                self._cut = (source, *of_truncates[-1], 0)
-            kept = np.arange(changes.ops.size) > truncates[-1]
-            taken = np.flatnonzero(kept)
-            rows, changes, records = rows.take(pa.array(taken)), changes.only(kept), pick(records, taken)
+        cuts = np.flatnonzero(~changes.have_keys)
+        if cuts.size:
+            at = int(cuts[-1])
+            self._combined, self._parts, self._pending = None, [], 0
+            self._cut = (source, records["partition"][at].as_py(), records["offset"][at].as_py(), 0)
+            rows, changes, records = only(np.arange(changes.ops.size) > at, rows, changes, records)
         self._count += changes.ops.size
         if changes.ops.size:
             self._parts.append(parts_of(self._target, self._merging, source, rows, changes, records))
@@ -99,7 +87,7 @@ class PartRows:
         self._combined = self._merging.combine(parts, *group_parts(parts, by_partition=True))
 
     def _cut_part(self) -> pa.Table:
-        """Returns a part without a key that is the place of the last truncate."""
+        """Returns a part without a key that is the place of the last delete of all rows."""
         assert self._cut is not None
         schema = self._target.arrow_schema
         rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], names=schema.names)
@@ -109,13 +97,6 @@ class PartRows:
         for name, values in {**numbers, **flags}.items():
             empty = empty.append_column(name, values)
         return empty
-
-
-def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows:
-    """Returns what collects the changes of a table in one task."""
-    return (
-        PartRows(target, topics) if target.changes is not None and target.changes.merge else ChangeRows(target, topics)
-    )
 
 
 def parts_of(

@@ -16,6 +16,7 @@ from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, Hits
+from frazil.upsert.merge.averages import AVERAGE, COUNT, SUM, average
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
 from frazil.upsert.merge.parts import FILLED, FRESH, PLACES, PUT, Merging, group_parts, keys_in, limb_names
@@ -59,7 +60,7 @@ def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
 
 
 def _behind_cut(parts: pa.Table) -> tuple[pa.Table, bool]:
-    """Returns the parts behind the last truncate, and whether there is one."""
+    """Returns the parts behind the last delete of all rows, and whether there is one."""
     cuts = np.flatnonzero(np.asarray(one_array(parts[CUT])))
     plain = parts.drop_columns([CUT])
     if not cuts.size:
@@ -174,6 +175,11 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
         if column.function == "count" and target.changes.retracts:
             is_left &= np.asarray(pc.fill_null(pc.not_equal(values, 0), False))
         arrays.append(values)
+    values_of = {column.name: n for n, column in enumerate(merging.columns)}
+    for column in merging.columns:
+        if column.function == AVERAGE:
+            sums, counts = (arrays[values_of[column.name + suffix]] for suffix in (SUM, COUNT))
+            arrays[values_of[column.name]] = average(sums, counts, column.type)
     return pa.Table.from_arrays(arrays, schema=target.arrow_schema), is_left
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.report import FirstTombstone, TaskReport, Touched
-from frazil.schema.arrow import Bools, Records, pick
+from frazil.schema.arrow import Bools, Records
 from frazil.stages.changes import Changes
 from frazil.types import add_counts
-from frazil.upsert.change_rows import rank
+from frazil.upsert.change_rows import only, rank
 from frazil.upsert.deduplicate import dump_ranked
 from frazil.upsert.records.tombstones import begins_of_runs, digest_of, is_right_behind, secret_of
 from frazil.write.target import TableTarget
@@ -31,7 +31,9 @@ class FirstTombstones:
         self._secret = secret_of(target)
         changes = target.changes
         # By arrival a tombstone repeats its delete; and a single task knows everything before it in the batch.
-        self._is_needed = changes is not None and bool(changes.order_by) and not target.known.is_single_task
+        # A version that is deleted is not deleted again.
+        is_ordered = changes is not None and bool(changes.order_by) and changes.history is None
+        self._is_needed = is_ordered and not target.known.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 
@@ -44,8 +46,8 @@ class FirstTombstones:
         is_first = self._find(topic, changes, stretch)
         if not is_first.any():
             return rows, changes, records
-        self._keep(topic, *_only(is_first, rows, changes, records))
-        return _only(~is_first, rows, changes, records)
+        self._keep(topic, *only(is_first, rows, changes, records))
+        return only(~is_first, rows, changes, records)
 
     def kept(self) -> tuple[Touched, ...]:
         """Returns the tombstones kept aside, each as a delete that applies if the tombstone follows no delete."""
@@ -97,8 +99,3 @@ def _is_redundant(first: FirstTombstone, report: TaskReport) -> bool:
         (last.topic, last.partition) == here and is_right_behind(last, first.offset, first.key)
         for last in report.changes.last_deletes
     )
-
-
-def _only(mask: Bools, rows: pa.Table, changes: Changes, records: Records) -> tuple[pa.Table, Changes, Records]:
-    places = np.flatnonzero(mask)
-    return rows.take(pa.array(places)), changes.only(mask), pick(records, places)

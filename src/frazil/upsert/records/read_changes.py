@@ -26,6 +26,7 @@ from frazil.schema.selection import Path
 from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords
 from frazil.types import Place
 from frazil.upsert.change_state import REFUSED
+from frazil.upsert.history.times import as_versions
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
@@ -73,6 +74,8 @@ def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
     )
     if reading.marks_deletes:
         _mark(target, changes, ~has_row, records["timestamp"])
+    if reading.history is not None:
+        changes.own = {**changes.own, **as_versions(records["timestamp"])}
     if reading.order_by:
         changes.order = ordering_values(target, changes.columns, records)
     return changes
@@ -349,7 +352,7 @@ def refuse(changes: Changes, lacks: Bools, path: str, kind: ErrorClass, reason: 
 
 def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
     """Returns the key columns of rows in the schema of the files; null where the table lacks a key column, as for a
-    truncate.
+    delete of all rows.
     """
     assert target.changes is not None
     return tuple(

@@ -325,7 +325,7 @@ def _is_unnameable(target: TableTarget, field: Path) -> bool:
 def _without_fields(decoded: Decoded, is_value: Bools, limit: int, is_framed: bool = False) -> Decoded:
     """Refuses keys that are not records, whose fields cannot be known. is_framed: the format does not allow text."""
     or_text = "" if is_framed else "write `key: {format: text}`, or "
-    return _refuse_all(decoded, is_value, f"the key is no record; {or_text}name the `key_columns`", limit)
+    return _refuse_all(decoded, is_value, f"the key is not a record; {or_text}name the `key_columns`", limit)
 
 
 def _refuse_all(decoded: Decoded, is_bad: Bools, reason: str, limit: int) -> Decoded:

@@ -15,8 +15,8 @@ from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec import TableSpec, TopicSelector
-from frazil.testing import MemoryJobs
 from frazil.types import Batch
+from frazil_testing.twins import MemoryJobs
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 
 from frazil.ingest.batches.workers import COMMIT_THREADS, SLOW_S, ThreadWorkers, store_of
 from frazil.schema.evolve import new_schema
-from frazil.testing import FakeClock, MemoryCatalog
+from frazil_testing.twins import FakeClock, MemoryCatalog
 
 
 class Held:

@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.loop.published_offsets import OffsetPublisher, Published, next_offsets
-from frazil.ingest.tables.state import OffsetState
+from frazil.ingest.tables.state import ColumnSearch, OffsetState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryGroup
 from frazil.kafka.port import GroupOffset, Partition, TopicDescription
 from frazil.spec import TableSpec
-from frazil.testing import FakeClock
 from frazil.types import Progress
+from frazil_testing.memory_kafka import MemoryGroup
+from frazil_testing.twins import FakeClock
 
 PLACE = ("a", 0)
 
@@ -62,11 +62,11 @@ def test_of_several_tables_of_a_topic_the_least_offset_counts() -> None:
 
 def test_records_that_change_no_row_are_no_lag_though_no_table_is_made_for_them() -> None:
     topics = {"a": TopicDescription("a", "id-a", 1)}
-    offsets = OffsetState(topics=topics, first={"a": {0: 2}}, empty_to={"a": {0: 5}}, is_without_rows=True)
+    offsets = OffsetState(topics=topics, first={"a": {0: 2}}, search=ColumnSearch({"a": {0: 5}}, is_without_rows=True))
     table = Table(TableSpec(name="n.x", topics=()), offsets=offsets)
     table.catalog.loaded_at_s, table.catalog.is_loaded = 1.0, True
     assert next_offsets([table]) == {("a", 0): 5}
-    offsets.is_without_rows = False
+    offsets.search.is_without_rows = False
     assert next_offsets([table]) == {("a", 0): 2}
 
 

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.replay import Replayer
@@ -29,10 +28,11 @@ from frazil.process.references import Reference, load_reference
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.store.file_io import StoreIO
-from frazil.testing import FakeClock
 from frazil.types import MAIN
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
+from frazil_testing.memory_catalog import MemoryCatalog
+from frazil_testing.twins import FakeClock
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 

@@ -16,11 +16,11 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
-from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.syntax.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.memory_registry import MemoryRegistry
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 
 

@@ -22,8 +22,8 @@ from frazil.ingest.tasks.isolate import Found, load_found, search, try_in_child
 from frazil.ingest.tasks.task_job import Job
 from frazil.ingest.tasks.task_limits import MEMORY_BYTES
 from frazil.report import TaskReport
-from frazil.testing import MemoryJobs
 from frazil.types import BadRecord, Batch
+from frazil_testing.twins import MemoryJobs
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.targets import target_of
 

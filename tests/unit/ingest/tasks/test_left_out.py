@@ -17,10 +17,11 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task_job import FLOOR_BYTES, MOST_VALUE_BYTES, Job, most_value_bytes
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.report import TaskReport
-from frazil.routing import Route, parse_template
 from frazil.schema.evolve import new_schema
+from frazil.shares.naming import parse_template
+from frazil.shares.share import Division, Share
 from frazil.types import BadRecord, DataFile
-from frazil.write.target import RoutedRecords, TableQuery, TableTarget
+from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 MIB = 1024 * 1024
@@ -90,9 +91,9 @@ def test_a_batch_of_nothing_else_is_read(tmp_path: Path) -> None:
 
 
 def test_of_a_route_the_table_of_the_rest_has_it(tmp_path: Path) -> None:
-    route = Route("lake.rest", parse_template("lake.${kind}"), 10)
-    rest = target(tmp_path, "lake.rest", routed=RoutedRecords(route))
-    own = [target(tmp_path, f"lake.{kind}", routed=RoutedRecords(route, (kind,))) for kind in "ab"]
+    division = Division("lake.rest", parse_template("lake.${kind}"), 10)
+    rest = target(tmp_path, "lake.rest", share=Share(division))
+    own = [target(tmp_path, f"lake.{kind}", share=Share(division, (kind,))) for kind in "ab"]
     batches = [records(0, 0, kind="a"), records(0, HUGE, 0, kind="b"), records(HUGE)]
     for first, *others in ([rest, *own], [*own, rest]):
         reports = run(Job({"t": first}, beside={"t": tuple(others)}), *batches)

@@ -31,11 +31,12 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
 from frazil.report import TaskReport, load_report
-from frazil.routing import Route, parse_template
 from frazil.rows import decoder
 from frazil.schema.evolve import new_schema
+from frazil.shares.naming import parse_template
+from frazil.shares.share import Division, Share
 from frazil.types import BadRecord
-from frazil.write.target import RoutedRecords, TableQuery, TableTarget
+from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import changed, records_of, run, target_of
 from tests.unit.ingest.tasks.test_left_out import dead, rows_of
 
@@ -178,11 +179,11 @@ def test_each_record_is_decoded_once(target: TableTarget, monkeypatch: pytest.Mo
 
 
 def test_a_table_of_a_route_decodes_its_own_records_and_reports_the_others(target: TableTarget) -> None:
-    route = Route("lake.rest", parse_template("lake.${a}"), 10)
-    own = replace(target, routed=RoutedRecords(route, ("x",)))
+    division = Division("lake.rest", parse_template("lake.${a}"), 10)
+    own = replace(target, share=Share(division, ("x",)))
     report = _run(Job({"t": own}), _records({"a": "x"}, {"a": "y"}, {"a": "x"}))
     assert [row["b"] for row in rows_of(report.written.data)] == ["X", "X"]
-    assert report.routed.others == 1
+    assert report.share.others == 1
 
 
 def test_a_decoder_that_raises_ends_the_first_stage(target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.ingest.transactions import markers
 from frazil.ingest.transactions.markers import Event, TransactionEnds
-from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
+from frazil_testing.memory_kafka import MemorySource
 
 HOUR_MS = 3_600_000
 NOW_MS = 100 * HOUR_MS

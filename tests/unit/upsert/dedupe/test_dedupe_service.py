@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from frazil.ingest.tables.state import RunState
-from frazil.types import Balance
+from frazil.types import Balance, Commit, Progress
+from frazil.write.plain_target import plain_target
+from frazil.write.write import FileWriter
 from tests.unit.upsert.merge.merging import Merging
 
 _HOUR = 3_600_000
@@ -138,3 +141,26 @@ def test_a_stopped_table_continues_once_its_remedy_is_done(tmp_path: Path) -> No
     again.catalog.upgrade("n.t", 2)
     again.tell({"id": 2}, {"id": 1})
     assert again.table_rows("id") == [(1,), (2,)]
+
+
+def test_an_event_that_another_writer_adds_before_the_commit_is_a_duplicate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merging = Merging(tmp_path, "dedupe: {by: [id]}")
+    merging.tell({"id": "a", "v": 1})
+    catalog, send = merging.catalog, merging.catalog.commit
+
+    def add(commit: Commit) -> Progress:
+        monkeypatch.undo()
+        state = catalog.load("n.t")
+        assert state is not None
+        target = plain_target(state)
+        writer = FileWriter(target)
+        writer.write(pa.Table.from_pylist([{"id": "b", "v": 2}], schema=target.arrow_schema))
+        catalog.append_foreign("n.t", tuple(writer.finish()))
+        return send(commit)
+
+    monkeypatch.setattr(catalog, "commit", add)
+    merging.tell({"id": "b", "v": 3}, {"id": "c", "v": 4})
+    assert merging.table_rows("id", "v") == [("a", 1), ("b", 2), ("c", 4)]
+    assert _balance(merging).dropped == {"duplicate": 1}

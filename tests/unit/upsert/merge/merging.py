@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from frazil.ingest.tables.table import Table
 from frazil.spec import load_spec
-from frazil.testing import MemoryJobs, live_rows
+from frazil_testing.twins import MemoryJobs, live_rows
 from tests.unit.rows.test_shaped_service import Scenario
 
 _HEAD = 'pipeline: p\nkafka: {bootstrap.servers: "localhost:9092"}\n'

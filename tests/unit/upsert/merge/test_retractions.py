@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from frazil.ingest.tables.state import RunState
 from tests.unit.upsert.merge.merging import Merging
 
 _SETTINGS = "mode: upsert, envelope: debezium, key_columns: [city], merge: {amount: sum, orders: count}"
@@ -90,8 +91,26 @@ def test_a_truncate_empties_all_groups(tmp_path: Path) -> None:
     assert merging.table_rows("city") == []
 
 
+def test_a_change_that_cannot_be_read_stops_the_table_and_counts_once_the_cause_is_repaired(tmp_path: Path) -> None:
+    declared = "columns: {{id: long, city: string, amount: {}}}"
+    merging = Merging(tmp_path, f"{_SETTINGS}, {declared.format('int')}")
+    source = Source(merging)
+    source.put(_row(1, "Bonn", 5))
+    merging.catch_up()
+    source.put(_row(1, "Bonn", 2**40))
+    source.put(_row(1, "Bonn", 7))
+    table = merging.catch_up()
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.reason.startswith("field after.amount: integer 1099511627776 is out of the range of int")
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 5, 1)]
+    again = Merging(tmp_path / "again", f"{_SETTINGS}, {declared.format('long')}")
+    again.source.by_name["a"] = merging.source.by_name["a"]
+    again.catch_up()
+    assert again.table_rows("city", "amount", "orders") == [("Bonn", 7, 1)]
+
+
 def test_an_update_without_the_row_before_it_is_a_dead_letter_and_not_guessed(tmp_path: Path) -> None:
-    merging = Merging(tmp_path, _SETTINGS)
+    merging = Merging(tmp_path, f"{_SETTINGS}, on_bad_record: dead_letter")
     merging.put({"op": "c", "before": None, "after": _row(1, "Bonn", 5)}, key={"id": 1})
     merging.put({"op": "u", "before": None, "after": _row(1, "Bonn", 6)}, key={"id": 1})
     merging.put({"op": "d", "before": None, "after": None}, key={"id": 1})
@@ -102,7 +121,7 @@ def test_an_update_without_the_row_before_it_is_a_dead_letter_and_not_guessed(tm
 
 
 def test_a_row_without_a_group_is_a_dead_letter_and_joins_its_group_later(tmp_path: Path) -> None:
-    merging = Merging(tmp_path, _SETTINGS)
+    merging = Merging(tmp_path, f"{_SETTINGS}, on_bad_record: dead_letter")
     source = Source(merging)
     source.put(_row(1, "Bonn", 1))
     source.put(_row(2, None, 5))

@@ -53,7 +53,7 @@ _RECORD_KINDS = {
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
     "QUERY": MESSAGE,
 }
-_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is no time in milliseconds")}
+_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is not a time in milliseconds")}
 
 
 @dataclass

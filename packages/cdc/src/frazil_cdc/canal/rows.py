@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 from frazil.cdc.json.members import EnvelopeBatch
 from frazil.decode.cast import convert_columns
-from frazil.decode.columns import Columns, Fault, Group
+from frazil.decode.columns import Columns, Fault, Group, bytes_of, offsets_of
 from frazil.decode.conversion import Conversion
 from frazil.decode.json import values as json_values
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT, STRING
@@ -41,7 +41,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.names import all_members, is_text
 from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, group_equal
-from frazil.decode.json.text import TEXT_READERS, TextColumn, read_latin1
+from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.json.values import OUT_OF_RANGE
 from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
@@ -71,12 +71,12 @@ _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 _BAD_TYPES = {
-    1: Fault(ErrorClass.UNUSABLE_SCHEMA, "`mysqlType` is no object that gives each column the text of its type")
+    1: Fault(ErrorClass.UNUSABLE_SCHEMA, "`mysqlType` is not an object that gives each column the text of its type")
 }
 _NOT_TEXT = {
-    json_values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} is no text, and values are written as texts"),
+    json_values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} is not text, and values are written as texts"),
     json_values.LONE_SURROGATE: Fault(
-        ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"
+        ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is not text"
     ),
 }
 
@@ -198,6 +198,32 @@ def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
     numbers = formatted.cast(arrow_type(kind))
     floats = pc.if_else(pc.is_finite(numbers), numbers, None)
     return floats, _cannot_cast(texts, floats)
+
+
+_CONTINUES, _BEYOND = 0x80, 0xC4  # UTF-8: continuation bytes; first bytes of characters after U+00FF.
+
+
+def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
+    """Returns the bytes, null where there is no text, and which texts have a character that represents no byte (null
+    too): bool of shape (n_texts,).
+    """
+    rows = len(texts)
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
+    is_present, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
+    offsets = offsets_of(texts)
+    if not offsets[-1]:
+        return texts.cast(pa.binary()), bad
+    raw_texts = bytes_of(texts)[: offsets[-1]]
+    sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
+    bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & is_present
+    is_first = (raw_texts & 0xC0) != _CONTINUES
+    following = np.append(raw_texts[1:], np.uint8(0))
+    joined = ((raw_texts & 0x03) << 6) | (following & 0x3F)
+    raw = np.where(raw_texts < _CONTINUES, raw_texts, joined)[is_first]
+    places = np.concatenate([[0], np.cumsum(is_first, dtype=np.int32)])[offsets].astype(np.int32)
+    nulls = pa.array(is_present & ~bad)
+    every = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])
+    return (every if nulls.true_count == rows else every.take(pa.array(np.arange(rows), mask=~np.asarray(nulls)))), bad
 
 
 def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:

@@ -153,7 +153,7 @@ def load(services: Services, table: Table) -> TableState:
     state = table.state = services.catalog.load(table.name)
     if state is None:
         raise TableStopped("the catalog has no such table", "create it, or correct its name", table.name)
-    if table.spec.route is not None:
+    if table.spec.source.share is not None:
         raise TableStopped(
             "the table belongs to a route, whose tables share their progress",
             "give it an entry of its own under `tables`, with `where`",

@@ -16,7 +16,7 @@ from frazil_migrate.imports.draft import Draft
 from frazil_migrate.imports.sql import quoted
 
 PIECES = ("topic", "partition", "offset", "timestamp")
-_FIELDS = {column: field for field, column in METADATA_COLUMNS.items()}
+_FIELDS = {column: field for field, column in METADATA_COLUMNS.items() if column != field}
 _ADDED = {sql: name for name, (_, sql) in OF_CHANGES.items()}
 _SQL_TYPES = {
     "int": "int",

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from typing import Any
 
+from frazil_migrate.imports.flink_groups import rewritten
 from frazil_migrate.imports.sql import (
     HINT,
     HINT_END,
@@ -28,7 +30,7 @@ _TYPES = {
 }  # fmt: skip
 _AROUND = ("EXECUTE", "STATEMENT", "SET", "BEGIN", "END")
 _OF_MANY_ROWS = (
-    "JOIN", "GROUP", "OVER", "UNION", "WINDOW", "DISTINCT", "INTERSECT", "EXCEPT", "MINUS", "LIMIT", "ORDER", "HAVING",
+    "JOIN", "OVER", "UNION", "WINDOW", "DISTINCT", "INTERSECT", "EXCEPT", "MINUS", "LIMIT", "ORDER", "HAVING",
     "MATCH_RECOGNIZE",
 )  # fmt: skip
 _DEFAULT_DATABASE = "default_database"
@@ -52,6 +54,8 @@ class Table:
 
     #: The names of all columns, in their order.
     order: list[str] = field(default_factory=list)
+    #: The expression of the watermark.
+    watermark: list[str] = field(default_factory=list)
 
     @property
     def is_kafka(self) -> bool:
@@ -75,6 +79,8 @@ class Insert:
     columns: list[list[str]]
     #: The words after the source's name, such as those of a condition.
     rest: list[str]
+    #: Keys of the table that its query has in other words.
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def words(self) -> list[str]:
@@ -217,9 +223,14 @@ class Script:
 
     def _read_select(self, target: str, words: list[str], names: list[str]) -> None:
         """Takes what is inserted into a table. names: those of its columns."""
-        upper = [word.upper() for word in words]
-        if upper[0] != "SELECT":
+        if words[0].upper() != "SELECT":
             raise ValueError
+        selected = rewritten(words)
+        if selected is None:
+            self.unsuited.append(target)
+            return
+        words = selected.words
+        upper = [word.upper() for word in words]
         start = next((place for place in outer(words) if upper[place] == "FROM"), len(words))
         source, after = _name(words, start + 1)
         after = _read_hint(self.table(source), words, after)
@@ -228,7 +239,8 @@ class Script:
             self.unsuited.append(target)
             return
         chosen = [column for item in comma_separated(words[1:start]) for column in _columns(item, self.table(source))]
-        self.inserts.append(Insert(self._full(target), target, source, list(_named(chosen, names)), words[after:]))
+        named = list(_named(chosen, names))
+        self.inserts.append(Insert(self._full(target), target, source, named, words[after:], selected.settings))
 
 
 def _beginning(words: Sequence[str]) -> str:
@@ -286,7 +298,7 @@ def _named(chosen: list[list[str]], names: list[str]) -> Iterator[list[str]]:
 
 
 def _read_column(table: Table, words: list[str]) -> None:
-    """Takes a column, a computed or a metadata column, or the primary key; a watermark is not needed."""
+    """Takes a column, a computed or a metadata column, or the primary key, or the watermark."""
     upper = [word.upper() for word in words]
     name = plain(words[0])
     if upper[0] not in ("PRIMARY", "CONSTRAINT", "WATERMARK"):
@@ -294,7 +306,7 @@ def _read_column(table: Table, words: list[str]) -> None:
     if upper[0] in ("PRIMARY", "CONSTRAINT"):
         table.keys = [plain(word) for word in group(words, words.index("("))[0] if word != ","]
     elif upper[0] == "WATERMARK":
-        return
+        table.watermark = words[upper.index("AS") + 1 :]
     elif upper[1] == "AS":
         end = upper.index("COMMENT") if "COMMENT" in upper else len(words)
         table.computed[name] = words[2:end]

@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 from frazil.errors import SpecError
+from frazil.spec.grouping import grouping_of
 from frazil_migrate.imports.draft import Answer, Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
+from frazil_migrate.imports.flink_groups import late_of
 from frazil_migrate.imports.flink_script import Insert, Script, Table
 from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_kafka, put_registry
 from frazil_migrate.imports.sql import joined, plain, quoted, statements
@@ -131,8 +133,8 @@ def import_script(text: str, brokers: str | None) -> Imported:
     for insert in script.inserts:
         _put_table(draft, script, insert)
     for table in script.unsuited:
-        reason = "joins and aggregates are not carried over"
-        remedy = "use `lookup` for a join with a small table, and `merge` for totals by key"
+        reason = "joins, sessions and ranks are not carried over"
+        remedy = "use `lookup` for a join with a small table, and `group by` with a window in `select` for aggregates"
         draft.lose(f"INSERT INTO {table}", reason, remedy)
     for left in script.unknown:
         draft.lose(left, "the statement is not one of those that are read", "write what it does under `tables`")
@@ -181,13 +183,33 @@ def _put_table(draft: Draft, script: Script, insert: Insert) -> None:
     query, metadata = _query(draft, source, insert)
     settings = {**_source(draft, source), **_target(draft, source, script.table(insert.into))}
     settings["metadata"] |= metadata
+    settings |= insert.settings
     if query:
         settings["select"] = query
+        _put_groups(draft, source, settings)
         draft.notes.append("queries are Flink's SQL: `frazil plan` shows whether Spark takes them")
     if name in draft.document.get("tables", {}):
         draft.lose(f"INSERT INTO {name}", "another statement fills the table", "name another table under `tables`")
     else:
         draft.put(settings, "tables", name)
+
+
+def _put_groups(draft: Draft, source: Table, settings: dict[str, Any]) -> None:
+    """Changes the settings of a table whose query has groups, which decide its mode and key."""
+    try:
+        grouping = grouping_of(settings["select"])
+    except SpecError as error:
+        draft.lose(settings["select"], error.message, error.remedy)
+        return
+    if grouping is None:
+        return
+    for key in ("mode", "key_columns"):
+        settings.pop(key, None)
+    late = late_of(source.watermark)
+    if grouping.window is not None:
+        draft.notes.append("windows are in the table from their first record on, and `late` is Flink's watermark")
+        if late is not None:
+            settings["late"] = late
 
 
 def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, str]]:

@@ -9,12 +9,12 @@ from pyiceberg.types import LongType
 
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.ingest.loop.discovery import Discovery
-from frazil.kafka.memory import MemoryGroup
 from frazil.kafka.port import GroupOffset
 from frazil.schema.evolve import new_schema
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
 from frazil_migrate.adopt.offsets import Services
 from frazil_migrate.adopt.release import plan_release, release
+from frazil_testing.memory_kafka import MemoryGroup
 from tests.unit.ingest.service_scene import Scene as Running
 
 TABLE, TOPIC, SINK, CONTROL = "n.a", "a", "connect-sink", "control.a"

@@ -16,10 +16,10 @@ from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryGroup
 from frazil.schema.evolve import new_schema
 from frazil_migrate.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil_migrate.adopt.offsets import Services
+from frazil_testing.memory_kafka import MemoryGroup
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 from tests.unit.ingest.test_routes import Routed
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
-from frazil.catalog.memory_branches import MemoryBranches
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.tables.table import Table
@@ -22,6 +21,7 @@ from frazil.types import Commit
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, handed_over
 from frazil_migrate.adopt.release import plan_release
 from frazil_migrate.adopt.spark import find_progress
+from frazil_testing.memory_branches import MemoryBranches
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 
 

@@ -1,0 +1,264 @@
+"""Objects in packs: written, read at random and searched by their vectors, each beside the same without Frazil.
+
+`python -m bench.objects [write] [read] [embeddings] [search]` prints a line for each subject, and the ratio of its
+median to the other's. `--objects`, `--vectors` and `--dimension` are the sizes. The store is versitygw on this machine,
+as in the tests.
+
+- `write`: raw values of 200 kB become rows and packs in a task, against the client of the store that writes the same
+  bytes in objects of the size of a pack.
+- `read`: objects at random places of the table, against one file each, by the same client with as many requests at a
+  time; each request waits for 20 ms first.
+- `embeddings`: rows with vectors become Parquet in a task's writer, against Arrow's writer alone.
+- `search`: the ten nearest vectors by an index; how long reading the vectors takes, and building the index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.place import say
+from frazil.ingest.tasks.task import run_task
+from frazil.ingest.tasks.task_job import Job
+from frazil.process.program import Field, Program, Project
+from frazil.report import load_report
+from frazil.schema.arrow import arrow_type, iceberg_type
+from frazil.schema.evolve import new_schema
+from frazil.spec.syntax.types import parse_type
+from frazil.stages.package import PackageStage
+from frazil.store.file_io import StoreIO
+from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.write.target import TableFiles, TableQuery, TableTarget
+from frazil.write.write import FileWriter
+from frazil_blobs.reading import PARALLEL, Reader
+from frazil_blobs.settings import BlobSettings, MiB
+from frazil_blobs.stage import reshape
+from frazil_blobs.vectors import _nearest, _new_index
+from tests.fixtures.stores.servers import S3Gateway
+
+OBJECT_BYTES = 200_000
+AWAY_S = 0.02
+_AT_ONCE = 100
+_TURNS = 3
+_NOISE = np.random.default_rng(1).bytes(OBJECT_BYTES + _AT_ONCE)
+_OBJECTS = [_NOISE[n : n + OBJECT_BYTES] for n in range(_AT_ONCE)]
+_VALUES = pa.array(_OBJECTS, pa.binary())
+_SEARCHED = 100
+
+
+class Store:
+    """A store on this machine, and a folder of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = S3Gateway(folder / "s3")
+        self.server.start()
+        access = self.server.access()
+        self.root, self.properties = access.warehouse, access.all_properties()
+        self.io = StoreIO(self.properties)
+
+
+class Away(StoreIO):
+    """A store that is 20 ms away."""
+
+    def read_range(self, location: str, start: int, end: int) -> bytes:
+        time.sleep(AWAY_S)
+        return super().read_range(location, start, end)
+
+
+def contents(count: int) -> Iterator[list[bytes]]:
+    """Yields objects by chance, some at a time, the same again and again: making them must cost nobody anything."""
+    for begin in range(0, count, _AT_ONCE):
+        yield _OBJECTS[: min(count - begin, _AT_ONCE)]
+
+
+def target(store: Store, folder: Path, name: str) -> TableTarget:
+    """A table with the record's value as an object, as a task receives it."""
+    settings = BlobSettings(columns=("value",), store=f"{store.root}/{name}")
+    types = {"value": arrow_type(parse_type("binary"))}
+    columns = {**{column: Field(column, kind) for column, kind in types.items()}, **reshape(settings, types)}
+    output = tuple(Field(column, expression.type) for column, expression in columns.items())
+    ids = iter(range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + 100))
+    schemas = [new_schema([("value", parse_type("binary"))])]
+    schemas.append(new_schema((field.name, iceberg_type(field.type, ids)) for field in output))
+    files = TableFiles(
+        (folder / name).as_uri(), (), tuple(sorted(store.properties.items())), target_file_size_bytes=128 * MiB
+    )
+    plain = TableTarget(f"bench.{name}", files=files)
+    source, whole = (plain.with_schema(schema) for schema in schemas)
+    raw = type(source.reading)(format="raw")
+    query = TableQuery(_with(source, reading=raw), Program((Project(tuple(columns.items())),), output))
+    stages = (PackageStage("blobs", settings.model_dump_json(by_alias=True)),)
+    return _with(whole, reading=raw, query=query, stages=stages)
+
+
+def _with(table: TableTarget, **fields: object) -> TableTarget:
+    return TableTarget(**{**{name: getattr(table, name) for name in table.__dataclass_fields__}, **fields})  # type: ignore[arg-type]
+
+
+def rows_in_packs(store: Store, folder: Path, name: str, count: int) -> pa.Table:
+    """Writes objects as a task does; returns the rows of the table."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        first = 0
+        for some in contents(count):
+            offsets = pa.array(range(first, first + len(some)), pa.int64())
+            columns = {
+                "partition": pa.nulls(len(some), pa.int32()).fill_null(0),
+                "offset": offsets,
+                "timestamp": pa.nulls(len(some), pa.timestamp("us", "UTC")).fill_null(0),
+                "value": _VALUES.slice(0, len(some)),
+            }
+            yield pa.RecordBatch.from_pydict(columns)
+            first += len(some)
+
+    (answer,) = run_task(Job({"t": target(store, folder, name)}), batches())
+    [report] = map(load_report, answer.column("report").to_pylist())
+    assert (report.counts.row_count, report.bad_records.count) == (count, 0), report
+    return pa.concat_tables(pq.read_table(file.path.removeprefix("file://")) for file in report.written.data)
+
+
+def alone(store: Store, name: str, count: int) -> None:
+    """Writes the same bytes with the store's client."""
+    stream, size, number = None, 0, 0
+    for content in (content for some in contents(count) for content in some):
+        if stream is None or size + len(content) > 128 * MiB:
+            if stream is not None:
+                stream.close()
+            stream, size, number = store.io.new_output(f"{store.root}/{name}/{number}").create(), 0, number + 1
+        stream.write(content)
+        size += len(content)
+    if stream is not None:
+        stream.close()
+
+
+def compare(what: str, unit: str, amount: float, *subjects: tuple[str, Callable[[], object]]) -> None:
+    """Prints how much of something each subject does in a second, in turn, and the ratio of the first to the second."""
+    times: dict[str, list[float]] = {name: [] for name, _ in subjects}
+    for _ in range(_TURNS):
+        for name, act in subjects:
+            begin = time.perf_counter()
+            act()
+            times[name].append(time.perf_counter() - begin)
+    rates = {name: amount / statistics.median(some) for name, some in times.items()}
+    for name, rate in rates.items():
+        say(f"{what}: {name}: {rate:,.1f} {unit}/s")
+    first, second = rates.values()
+    say(f"{what}: {first / second:.2f} x")
+
+
+def measure_write(store: Store, folder: Path, objects: int) -> None:
+    """See the module."""
+    numbers = iter(range(1000))
+    compare(
+        "write",
+        "MB",
+        objects * OBJECT_BYTES / 1e6,
+        ("packs of a table", lambda: rows_in_packs(store, folder, f"t{next(numbers)}", objects)),
+        ("the client alone", lambda: alone(store, f"a{next(numbers)}", objects)),
+    )
+
+
+def measure_read(store: Store, folder: Path, objects: int) -> None:
+    """See the module."""
+    blobs = rows_in_packs(store, folder, "read", objects).column("value")
+    names = [f"{store.root}/files/{n}" for n in range(objects)]
+    for place, content in enumerate(content for some in contents(objects) for content in some):
+        with store.io.new_output(names[place]).create() as stream:
+            stream.write(content)
+    chosen = np.random.default_rng(2).permutation(objects)[: max(1, objects // 2)]
+    away = Away(store.properties)
+
+    def of_table() -> None:
+        for some in np.array_split(chosen, -(-chosen.size // 500)):
+            Reader(away, blobs.take(pa.array(np.sort(some))), PARALLEL).contents()
+
+    def of_files() -> None:
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(lambda n: away.read_range(names[n], 0, OBJECT_BYTES), chosen.tolist()))
+
+    compare("read", "objects", chosen.size, ("packs of a table", of_table), ("separate files", of_files))
+
+
+def measure_embeddings(folder: Path, vectors: int, dimension: int) -> None:
+    """See the module."""
+    values = np.random.default_rng(3).normal(size=(vectors, dimension)).astype(np.float32)
+    schema = new_schema([("id", parse_type("long")), ("embedding", parse_type("list<float>"))])
+    files = TableFiles((folder / "embeddings").as_uri(), (), (), target_file_size_bytes=512 * MiB)
+    table = TableTarget("bench.embeddings", files=files).with_schema(schema)
+    lists = pa.ListArray.from_arrays(pa.array(range(0, values.size + 1, dimension), pa.int32()), values.ravel())
+    embeddings = lists.cast(table.arrow_schema.field("embedding").type)
+    rows = pa.Table.from_arrays([pa.array(range(vectors), pa.int64()), embeddings], schema=table.arrow_schema)
+
+    def by_task() -> None:
+        writer = FileWriter(table)
+        for begin in range(0, vectors, 16_384):
+            writer.write(rows.slice(begin, 16_384))
+        writer.finish()
+
+    def by_arrow() -> None:
+        pq.write_table(rows, folder / "arrow.parquet", compression="zstd", compression_level=1, use_dictionary=False)
+
+    compare("embeddings", "vectors", vectors, ("a task's writer", by_task), ("Arrow's writer", by_arrow))
+
+
+def measure_search(folder: Path, vectors: int, dimension: int) -> None:
+    """See the module."""
+    chance = np.random.default_rng(4)
+    centres = chance.normal(size=(max(1, vectors // 1000), dimension))
+    values = (centres[chance.integers(0, len(centres), vectors)] + chance.normal(size=(vectors, dimension))).astype(
+        np.float32
+    )
+    pq.write_table(pa.table({"v": list(values)}), folder / "vectors.parquet")
+    begin = time.perf_counter()
+    pq.read_table(folder / "vectors.parquet")
+    read_s = time.perf_counter() - begin
+    index = _new_index(dimension, "cosine")
+    begin = time.perf_counter()
+    index.add(np.arange(vectors, dtype=np.uint64), values)
+    built_s = time.perf_counter() - begin
+    times, hits = [], 0
+    for place in chance.integers(0, vectors, _SEARCHED):
+        begin = time.perf_counter()
+        keys = np.asarray(index.search(values[place], 10).keys, np.int64)
+        times.append(time.perf_counter() - begin)
+        hits += np.intersect1d(keys, _nearest(values, values[place], 10, "cosine")[0]).size
+    say(f"search: {statistics.median(times) * 1000:.2f} ms, recall {hits / (10 * _SEARCHED):.3f}")
+    say(f"search: built in {built_s:.1f} s, {built_s / read_s:.1f} x the time of reading the vectors")
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["write", "read", "embeddings", "search"])
+    parser.add_argument("--objects", type=int, default=10_000)
+    parser.add_argument("--vectors", type=int, default=1_000_000)
+    parser.add_argument("--dimension", type=int, default=768)
+    words = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="frazil-bench-") as name:
+        folder = Path(name)
+        store = Store(folder) if {"write", "read"} & {*words.parts} else None
+        try:
+            if store is not None and "write" in words.parts:
+                measure_write(store, folder, words.objects)
+            if store is not None and "read" in words.parts:
+                measure_read(store, folder, words.objects)
+            if "embeddings" in words.parts:
+                measure_embeddings(folder, words.vectors, words.dimension)
+            if "search" in words.parts:
+                measure_search(folder, words.vectors, words.dimension)
+        finally:
+            if store is not None:
+                store.server.kill()
+
+
+if __name__ == "__main__":
+    main()

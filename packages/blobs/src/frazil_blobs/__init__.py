@@ -1,0 +1,29 @@
+"""Large objects beside their Iceberg table: `read`, `BlobDataset`, `export_webdataset`, `search`.
+
+Each is imported when it is first used: `frazil --help` imports the package too.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frazil_blobs.dataset import BlobDataset as BlobDataset
+    from frazil_blobs.export import export_webdataset as export_webdataset
+    from frazil_blobs.reading import read as read
+    from frazil_blobs.vectors import build_index as build_index
+    from frazil_blobs.vectors import search as search
+
+_HOMES = {
+    "BlobDataset": "dataset",
+    "build_index": "vectors",
+    "export_webdataset": "export",
+    "read": "reading",
+    "search": "vectors",
+}
+__all__ = ["BlobDataset", "build_index", "export_webdataset", "read", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'frazil_blobs' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"frazil_blobs.{_HOMES[name]}"), name)

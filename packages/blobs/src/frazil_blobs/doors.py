@@ -1,0 +1,16 @@
+"""What the package adds to Frazil by its entry points, but for the stage (`stage.STAGE`), which imports more."""
+
+from __future__ import annotations
+
+from frazil.cli.commands import Command
+from frazil.plugins.maintenance_actions import ActionKind
+
+VERIFY = Command(
+    "blobs verify",
+    "frazil_blobs.verify:command",
+    "Prove that every reference to an object resolves, with its checksum.",
+)
+COMPACT = ActionKind(
+    "frazil_blobs.upkeep:plan_compaction", "frazil_blobs.upkeep:compact", is_rewrite=True, is_daily=True
+)
+SWEEP = ActionKind("frazil_blobs.upkeep:plan_sweep", "frazil_blobs.upkeep:sweep", is_daily=True)

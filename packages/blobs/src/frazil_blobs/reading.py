@@ -1,0 +1,182 @@
+"""The bytes of objects, read as few ranges: those of one pack that are close to each other by one request.
+
+Several ranges are read at a time. A request to an object store takes tens of milliseconds however little it reads, so a
+gap is read where that is quicker than another request. Memory is that of the objects, and of the ranges that are read at
+the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.errors import InvariantError, UnavailableError
+from frazil.schema.arrow import unsliced
+from frazil.store.file_io import StoreIO, store_of
+from frazil_blobs.settings import MiB
+from frazil_blobs.values import Ints, is_blob, is_intact, members_of, slices_of
+
+GAP_BYTES = MiB
+"""A larger gap between two objects costs more than the request that leaves it out, at 30 ms and 50 MB/s."""
+RANGE_BYTES = 16 * MiB
+"""The largest range with several objects."""
+PARALLEL = 16
+"""The number of requests at a time."""
+Blobs: TypeAlias = "pa.StructArray | pa.ChunkedArray"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of a pack that is read at once."""
+
+    uri: str
+    begin: int
+    end: int
+    #: The objects in it, by their place among all.
+    rows: tuple[int, ...]
+
+
+def read(
+    blobs: Blobs, properties: Mapping[str, str] | None = None, *, verify: bool = True, parallel: int = PARALLEL
+) -> pa.LargeBinaryArray:
+    """Returns the bytes of objects, in their order; null for none. blobs: a column of a table that has objects.
+    properties: of the store, by Iceberg's names, such as `table.io.properties`. verify: whether checksums are
+    compared.
+
+    Raises: UnavailableError where an object cannot be read; InvariantError for one that has another checksum.
+    """
+    io = store_of(tuple(sorted((str(name), str(value)) for name, value in (properties or {}).items())))
+    return read_with(io, blobs, verify=verify, parallel=parallel)
+
+
+def read_with(io: StoreIO, blobs: Blobs, *, verify: bool = True, parallel: int = PARALLEL) -> pa.LargeBinaryArray:
+    """Returns the bytes of objects as `read` does. io: the access to the store."""
+    reader = Reader(io, blobs, parallel)
+    contents = reader.contents()
+    if verify:
+        reader.refuse_damaged(contents)
+    return contents
+
+
+class Reader:
+    """Reads the objects of one array."""
+
+    def __init__(self, io: StoreIO, blobs: Blobs, parallel: int = PARALLEL) -> None:
+        if isinstance(blobs, pa.ChunkedArray):
+            blobs = blobs.combine_chunks()
+        if isinstance(blobs, pa.ChunkedArray):  # Some versions of Arrow return one without chunks.
+            blobs = pa.concat_arrays(blobs.chunks) if blobs.num_chunks else pa.array([], blobs.type)
+        if not is_blob(blobs.type):
+            raise TypeError(
+                f"a column of objects is a struct with uri, offset, size and so on, and this is {blobs.type}"
+            )
+        self._io = io
+        self._members = members_of(unsliced(blobs))
+        self._count = len(blobs)
+        self._parallel = parallel
+
+    def contents(self) -> pa.LargeBinaryArray:
+        """Returns the bytes of all objects, null for none. Raises: UnavailableError."""
+        inline = self._members["inline"]
+        is_inline = np.asarray(inline.is_valid())
+        is_outside = ~is_inline & np.asarray(self._members["uri"].is_valid())
+        whole = self._whole(np.flatnonzero(is_outside & np.asarray(self._members["size"].is_null())))
+        sizes = np.asarray(self._members["size"].fill_null(0)).astype(np.int64) * is_outside
+        for row, content in whole.items():
+            sizes[row] = len(content)
+        inline_rows = np.flatnonzero(is_inline)
+        pieces = list(slices_of(inline, inline_rows))
+        sizes[inline_rows] = [len(piece) for piece in pieces]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        content_bytes = bytearray(int(offsets[-1]))
+        view = memoryview(content_bytes)
+        for row, piece in zip(inline_rows.tolist(), pieces, strict=True):
+            view[offsets[row] : offsets[row + 1]] = piece
+        for row, content in whole.items():
+            view[offsets[row] : offsets[row + 1]] = content
+        for span, span_bytes in self._ranges(np.flatnonzero(is_outside), whole):
+            for row in span.rows:
+                begin = self._begin(row) - span.begin
+                view[offsets[row] : offsets[row + 1]] = memoryview(span_bytes)[begin : begin + int(sizes[row])]
+        is_there = is_inline | is_outside
+        validity = pa.py_buffer(np.packbits(is_there, bitorder="little"))
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(content_bytes)]
+        return pa.Array.from_buffers(pa.large_binary(), self._count, buffers)
+
+    def refuse_damaged(self, contents: pa.LargeBinaryArray) -> None:
+        """Raises InvariantError for the first object with another checksum."""
+        for row in self.damaged(contents):
+            raise InvariantError(
+                "an object does not have its checksum",
+                remedy="restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object",
+                where=f"{self._members['uri'][row]}, offset {self._begin(row)}",
+            )
+
+    def damaged(self, contents: pa.LargeBinaryArray) -> Iterator[int]:
+        """Yields the places of objects with another checksum."""
+        for row, checksum in enumerate(self._members["checksum"].to_pylist()):
+            if checksum is not None and contents[row].is_valid and not is_intact(contents[row].as_py(), checksum):
+                yield row
+
+    def _begin(self, row: int) -> int:
+        return int(self._members["offset"][row].as_py() or 0)
+
+    def _whole(self, rows: Ints) -> dict[int, bytes]:
+        """Returns the bytes of objects whose size is not known: whole files."""
+        return {row: _read_file(self._io, self._members["uri"][row].as_py()) for row in rows.tolist()}
+
+    def _ranges(self, rows: Ints, whole: Mapping[int, bytes]) -> Iterator[tuple[Span, bytes]]:
+        """Yields the ranges with these objects, each with its bytes, in any order."""
+        uris = self._members["uri"].to_pylist()
+        offsets = np.asarray(self._members["offset"].fill_null(0))
+        sizes = np.asarray(self._members["size"].fill_null(0))
+        spans = spans_of(
+            [(uris[row], int(offsets[row]), int(sizes[row]), row) for row in rows.tolist() if row not in whole]
+        )
+        if len(spans) <= 1:
+            yield from ((span, _read_range(self._io, span)) for span in spans)
+            return
+        with ThreadPoolExecutor(self._parallel, "blobs") as pool:
+            # Not all at once: what is read waits for its place in memory.
+            for begin in range(0, len(spans), self._parallel):
+                some = spans[begin : begin + self._parallel]
+                yield from zip(some, pool.map(lambda span: _read_range(self._io, span), some), strict=True)
+
+
+def spans_of(places: Sequence[tuple[str, int, int, int]]) -> list[Span]:
+    """Returns the ranges that are read for objects: uri, offset, size and place among all of each."""
+    spans: list[Span] = []
+    for uri, begin, size, row in sorted(places):
+        last = spans[-1] if spans else None
+        is_near = last is not None and last.uri == uri and begin - last.end <= GAP_BYTES
+        if last is not None and is_near and max(last.end, begin + size) - last.begin <= RANGE_BYTES:
+            spans[-1] = Span(uri, last.begin, max(last.end, begin + size), (*last.rows, row))
+        else:
+            spans.append(Span(uri, begin, begin + size, (row,)))
+    return spans
+
+
+def _read_range(io: StoreIO, span: Span) -> bytes:
+    if span.end == span.begin:
+        return b""
+    try:
+        content = io.read_range(span.uri, span.begin, span.end)
+    except OSError as error:
+        raise UnavailableError(f"an object cannot be read: {error}", where=span.uri) from None
+    if len(content) != span.end - span.begin:
+        message = f"a pack ends before its objects do: bytes={len(content)} wanted={span.end - span.begin}"
+        raise UnavailableError(message, where=span.uri)
+    return content
+
+
+def _read_file(io: StoreIO, uri: str) -> bytes:
+    try:
+        with io.new_input(uri).open() as stream:
+            return bytes(stream.read())
+    except OSError as error:
+        raise UnavailableError(f"an object cannot be read: {error}", where=uri) from None

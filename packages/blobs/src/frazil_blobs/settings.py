@@ -1,0 +1,121 @@
+"""The key `blobs` of a table: which columns have objects, and where and how these are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from frazil.spec.syntax.units import parse_size
+from frazil.store.addresses import address_of
+
+MiB = 1024 * 1024
+_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|\*)")
+
+
+def _size(value: Any) -> Any:
+    """Returns a size such as `64KiB` as a number of bytes."""
+    return parse_size(value) if isinstance(value, str) and not value.isdecimal() else value
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
+
+
+class EmbeddingSettings(BaseModel):
+    """What the vectors of a column are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The number of values of each vector; a record with another number becomes a dead letter.
+    dimension: Annotated[int, Field(ge=1)]
+    #: By which distance `search` compares them.
+    distance: Literal["cosine", "l2", "dot"] = "cosine"
+
+
+class ReferenceSettings(BaseModel):
+    """Columns with addresses of objects that are in a store already."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The columns of text, each a path.
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    #: What an address must begin with: nothing else is ever asked for.
+    allow: Annotated[tuple[str, ...], Field(min_length=1)]
+    #: Whether the bytes are copied into packs; otherwise the row has the address, and the object may change.
+    copies: Annotated[bool, Field(alias="copy")] = False
+    #: What becomes of a record whose object does not exist: a dead letter, or the table waits for it.
+    missing: Literal["dead_letter", "wait"] = "dead_letter"
+
+    @field_validator("allow")
+    @classmethod
+    def _check_allow(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        for prefix in allow:
+            if "://" not in prefix or not prefix.endswith("/"):
+                raise ValueError(f"`{prefix}` is not the address of a folder, such as s3://uploads/")
+            address_of(prefix)
+        return allow
+
+
+class BlobSettings(BaseModel):
+    """What the key holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The columns of bytes, each a path such as `lidar.points`.
+    columns: tuple[str, ...] = ()
+    #: The folder or the bucket with the packs, outside of the table's location.
+    store: str
+    #: Objects of more bytes leave the row.
+    above: Size = 64 * 1024
+    #: The size of a pack to aim at.
+    pack: Annotated[Size, Field(ge=1)] = 128 * MiB
+    #: The largest object, in bytes; a record with a larger one becomes a dead letter.
+    limit: Size = 1024 * MiB
+    #: By column, the content types that its objects may have, such as `image/*`. Others become dead letters.
+    types: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: By column of objects, the new column with what their headers contain.
+    extract: Mapping[str, str] = Field(default_factory=dict)
+    #: Columns with addresses of objects; None without any.
+    references: ReferenceSettings | None = None
+    #: By column, a list of floats, what its vectors are.
+    embeddings: Mapping[str, EmbeddingSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if not self.columns and self.references is None:
+            raise ValueError("name the columns with objects, `columns: [image]`, or `references`")
+        for column in self.extract:
+            if column not in self.columns:
+                raise ValueError(f"`extract` has `{column}`, which `columns` does not name")
+        return self
+
+    @property
+    def referring(self) -> tuple[str, ...]:
+        """The columns with addresses."""
+        return self.references.columns if self.references is not None else ()
+
+    @field_validator("store")
+    @classmethod
+    def _check_store(cls, store: str) -> str:
+        if "://" not in store:
+            raise ValueError("write an address, such as s3://bucket/objects or file:///objects")
+        address_of(store)
+        return store.rstrip("/")
+
+    @field_validator("types", mode="before")
+    @classmethod
+    def _read_types(cls, types: Any) -> Any:
+        """Returns each column's types as a list, also where the file has one alone."""
+        if not isinstance(types, Mapping):
+            return types
+        return {column: (words,) if isinstance(words, str) else words for column, words in types.items()}
+
+    @field_validator("types")
+    @classmethod
+    def _check_types(cls, types: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for word in (word for words in types.values() for word in words):
+            if not _MEDIA_TYPE.fullmatch(word):
+                raise ValueError(f"`{word}` is not a content type, such as image/png or image/*")
+        return types

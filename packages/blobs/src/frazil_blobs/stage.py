@@ -1,0 +1,194 @@
+"""The key `blobs` as a stage: columns of bytes become structs behind the table's query, and wrong objects are refused.
+
+What leaves the row is written with the table's files (`packs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.errors import SpecError
+from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
+from frazil.process.program import Call, Expression, Field, Literal
+from frazil_blobs.extract import INFO
+from frazil_blobs.settings import BlobSettings, MiB
+from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
+from frazil_blobs.values import BLOB, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
+
+
+def reshape(settings: BlobSettings, types: Mapping[str, pa.DataType]) -> dict[str, Expression]:
+    """Returns the columns with objects as structs, whose only field that is set is `inline`.
+
+    Raises: SpecError for a column that has no bytes.
+    """
+    columns: dict[str, Expression] = {}
+    for text in (*settings.columns, *settings.referring):
+        name, *inner = text.split(".")
+        member = "uri" if text in settings.referring else "inline"
+        if name in types:  # Otherwise the table gets it with the first record that has it.
+            columns[name] = _reshaped(columns.get(name, Field(name, types[name])), tuple(inner), text, member)
+    for name in settings.extract.values():
+        if name in types:
+            raise SpecError(
+                f"the records have a field `{name}`, the name of a column that `blobs.extract` makes",
+                remedy="choose another name under `extract`",
+            )
+        columns[name] = Literal(None, INFO)
+    return columns
+
+
+def _reshaped(value: Expression, path: Path, text: str, member: str) -> Expression:
+    """Returns an expression with what is at a path in it as the member of a struct. text: the whole path, for messages."""
+    kind = value.type
+    if not path:
+        if is_blob(kind):
+            return value
+        if kind != BLOB.field(member).type:
+            is_bytes = member == "inline"
+            raise SpecError(
+                f"`blobs` has the column `{text}`, which is {kind} and not {'bytes' if is_bytes else 'text'}",
+                remedy=f"declare it, `columns: {{{text}: {'binary' if is_bytes else 'string'}}}`, or take it out of `blobs`",
+            )
+        return _struct(
+            {name: value if name == member else Literal(None, BLOB.field(name).type) for name in FIELDS}, text
+        )
+    if not pa.types.is_struct(kind) or kind.get_field_index(path[0]) < 0:
+        if pa.types.is_struct(kind):
+            return value  # The table gets it with the first record that has it.
+        raise SpecError(
+            f"`blobs` has the column `{text}`, and what is around it is {kind} and not a struct",
+            remedy="name a column of bytes, or one in structs alone",
+        )
+    members = {}
+    for n in range(kind.num_fields):
+        part = kind.field(n)
+        inside: Expression = Call("GetStructField", (value,), part.type, (("ordinal", n),), f"{text}")
+        members[part.name] = _reshaped(inside, path[1:], text, member) if part.name == path[0] else inside
+    struct = _struct(members, text)
+    is_null = Call("IsNull", (value,), pa.bool_(), (), f"{text} is null")
+    return Call("If", (is_null, Literal(None, struct.type), struct), struct.type, (), text)
+
+
+def _struct(members: Mapping[str, Expression], text: str) -> Call:
+    arguments: list[Expression] = []
+    for name, member in members.items():
+        arguments += [Literal(name, pa.string()), member]
+    kind = pa.struct([(name, member.type) for name, member in members.items()])
+    return Call("CreateNamedStruct", tuple(arguments), kind, (), text)
+
+
+def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
+    """Refuses rows with an object that is too large, or of a type that its column must not have."""
+    refused: list[Refusal] = []
+    for text in settings.columns:
+        name, *inner = text.split(".")
+        array = columns.get(name)
+        blobs = None if array is None else blobs_at(array, inner)
+        if blobs is not None:
+            refused += _refusals(settings, text, pa.compute.struct_field(blobs, "inline"))
+    for name, embedding in settings.embeddings.items():
+        if name in columns:
+            refused += _wrong_vectors(name, embedding.dimension, columns[name])
+    return StageResult(refused=refused)
+
+
+def blobs_at(array: pa.Array, path: list[str]) -> pa.Array | None:
+    """Returns the structs at a path inside of a column; None where it has none yet."""
+    kind = array.type
+    for name in path:
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return None
+        kind = kind.field(name).type
+    return member_at(array, path) if is_blob(kind) else None
+
+
+def _refusals(settings: BlobSettings, text: str, inline: pa.Array) -> Iterator[Refusal]:
+    sizes = sizes_of(inline)
+    is_large = sizes > settings.limit
+    if is_large.any():
+        yield Refusal(is_large, text, f"the object is larger than `blobs.limit`, {settings.limit:,} bytes")
+    allowed = settings.types.get(text)
+    if not allowed:
+        return
+    rows = np.flatnonzero(np.asarray(inline.is_valid()))
+    kinds = np.array([content_type_of(bytes(piece[:LONGEST])) for piece in slices_of(inline, rows)], object)
+    for kind in dict.fromkeys(kinds.tolist()):
+        if not is_allowed(kind, allowed):
+            mask = np.zeros(len(inline), np.bool_)
+            mask[rows[kinds == kind]] = True
+            yield Refusal(mask, text, f"the bytes are {kind}, and `blobs.types` has {', '.join(allowed)}")
+
+
+def _wrong_vectors(name: str, dimension: int, vectors: pa.Array) -> Iterator[Refusal]:
+    """Yields the vectors that have another number of values, and those with a value that is not a number.
+
+    Raises: SpecError for a column that has no vectors.
+    """
+    if not pa.types.is_list(vectors.type) or not pa.types.is_floating(vectors.type.value_type):
+        raise SpecError(
+            f"`blobs.embeddings` has the column `{name}`, which is {vectors.type}",
+            remedy=f"declare it, `columns: {{{name}: list<float>}}`",
+        )
+    lengths = pa.compute.list_value_length(vectors).fill_null(dimension)
+    is_short = np.asarray(pa.compute.not_equal(lengths, dimension))
+    if is_short.any():
+        yield Refusal(is_short, name, f"the vector does not have {dimension} values, as `blobs.embeddings` has it")
+    values, parents = pa.compute.list_flatten(vectors), pa.compute.list_parent_indices(vectors)
+    is_wrong = np.zeros(len(vectors), np.bool_)
+    is_wrong[np.asarray(parents)[~np.asarray(pa.compute.is_finite(values).fill_null(False))]] = True
+    if (is_wrong & ~is_short).any():
+        yield Refusal(is_wrong & ~is_short, name, "the vector has a value that is null, infinite or not a number")
+
+
+def plan(settings: BlobSettings) -> str:
+    """Returns the line of `frazil plan`."""
+    columns, above = ", ".join((*settings.columns, *settings.referring)), settings.above
+    return f"objects of {columns} above {above:,} bytes are in packs of {settings.pack / MiB:g} MiB in {settings.store}"
+
+
+def check(settings: BlobSettings, location: str | None) -> Iterator[StageCheck]:
+    """Yields whether the packs are outside of the table's folder, whose unknown files others remove as orphans."""
+    tried = f"compared {settings.store} with the location of the table"
+    if location is None:
+        yield StageCheck(True, tried, "the table is not created yet; its location must be another folder")
+    elif is_within(settings.store, location):
+        danger = f"the packs are in {location}, the table's own folder: `remove_orphan_files` would delete them"
+        yield StageCheck(False, tried, danger, f"write another folder as `blobs.store`, outside of {location}")
+    else:
+        yield StageCheck(True, tried, "the packs are outside of the table's folder, so nobody takes them for orphans")
+
+
+def is_within(store: str, location: str) -> bool:
+    """Whether a folder is the table's location or is inside of it."""
+    folder, root = (_plain(address) for address in (store, location))
+    return folder == root or folder.startswith(f"{root}/")
+
+
+def _plain(address: str) -> str:
+    """Returns an address as it is compared: `s3a` is S3, and a local path is one however it is written."""
+    scheme, separator, rest = address.rstrip("/").partition(":")
+    if not separator or scheme == "file":
+        return "/" + (rest if separator else scheme).lstrip("/")
+    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}"
+
+
+def move(settings: BlobSettings, folder: str) -> BlobSettings:
+    """Returns the settings of a copy of the table, whose packs are in a folder."""
+    return settings.model_copy(update={"store": folder})
+
+
+STAGE = StageKind(
+    BlobSettings,
+    run,
+    plan,
+    refuse="frazil_blobs.incoming:refuse",
+    reshape=reshape,
+    open="frazil_blobs.packs:open_packs",
+    check=check,
+    move=move,
+    actions=("blobs_compact", "blobs_sweep"),
+)
+"""The stage: its `run` looks at the objects only, and never changes one."""

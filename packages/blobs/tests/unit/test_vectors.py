@@ -1,0 +1,109 @@
+"""The nearest vectors of a snapshot, exactly and by an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.types import FloatType, ListType, LongType, NestedField
+
+from frazil.errors import SpecError
+from frazil_blobs import build_index, search
+
+DIMENSION = 16
+
+
+def vectors(first: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """The same for the same numbers."""
+    return np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
+
+
+def rows(first: int, values: Sequence[Sequence[float] | None]) -> pa.Table:
+    """Rows with these vectors."""
+    columns = {"id": range(first, first + len(values)), "embedding": list(values)}
+    return pa.table(columns, schema=pa.schema([("id", pa.int64()), ("embedding", pa.list_(pa.float32()))]))
+
+
+class OneTable(NoopCatalog):
+    """A catalog that keeps nothing: the table in hand is the only one."""
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],  # noqa: ARG002
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        return CommitTableResponse(metadata=update_table_metadata(table.metadata, updates), metadata_location="")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table with two snapshots, of 300 vectors and of 600, some rows of the second without one."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "embedding", ListType(3, FloatType(), element_required=False), required=False),
+    )
+    location = (tmp_path / "scenes").as_uri()
+    metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location)
+    table = Table(("cars", "scenes"), metadata, "", load_file_io({}, location), OneTable("one"))
+    table.append(rows(0, vectors(1, 300).tolist()))
+    table.append(rows(300, [*vectors(2, 300).tolist(), None, None]))
+    return table
+
+
+def ids(found: pa.Table) -> list[int]:
+    """The rows of an answer."""
+    nearest: list[int] = found.column("id").to_pylist()
+    return nearest
+
+
+@pytest.mark.parametrize("distance", ["cosine", "l2", "dot"])
+def test_an_index_answers_as_a_comparison_of_all_vectors_does(table: Table, tmp_path: Path, distance: str) -> None:
+    meta = build_index(table, tmp_path / "indexes", distance=distance)  # type: ignore[arg-type]
+    assert (meta.vectors, meta.dimension) == (600, DIMENSION)
+    assert meta.recall >= 0.95
+    assert build_index(table, tmp_path / "indexes", distance=distance) == meta  # type: ignore[arg-type]
+    wanted = vectors(2, 300)[7].tolist()
+    exact = search(table, wanted, 5, distance=distance)  # type: ignore[arg-type]
+    by_index = search(table, wanted, 5, distance=distance, indexes=tmp_path / "indexes")  # type: ignore[arg-type]
+    assert ids(exact)[0] == 307 or distance == "dot"
+    assert ids(by_index) == ids(exact)
+    assert by_index.column("_distance").to_pylist() == pytest.approx(exact.column("_distance").to_pylist(), abs=0.02)
+
+
+def test_a_search_as_of_a_snapshot_has_rows_of_that_one_alone(table: Table, tmp_path: Path) -> None:
+    first = table.snapshots()[0].snapshot_id
+    build_index(table, tmp_path / "indexes", as_of=first)
+    wanted = vectors(2, 300)[7].tolist()
+    for indexes in (None, tmp_path / "indexes"):
+        nearest = search(table, wanted, 600, as_of=first, indexes=indexes, columns=["id"])
+        assert sorted(ids(nearest)) == [*range(300)]
+        assert nearest.column_names == ["id", "_distance"]
+    assert ids(search(table, wanted, 1, indexes=tmp_path / "indexes")) == [307]  # It has no index yet.
+
+
+def test_rows_that_were_deleted_are_not_found(table: Table) -> None:
+    wanted = vectors(2, 300)[7].tolist()
+    table.delete("id = 307")
+    assert 307 not in ids(search(table, wanted, 602))
+    assert ids(search(table, wanted, 1, as_of=table.snapshots()[1].snapshot_id)) == [307]
+
+
+def test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns(table: Table) -> None:
+    with pytest.raises(SpecError, match="the vector has 3 values, and those of `embedding` have 16") as caught:
+        search(table, [1, 2, 3])
+    assert caught.value.remedy == "make it by the model that has made those of the column"
+    with pytest.raises(SpecError, match="the snapshot has no column `vector`"):
+        search(table, [1, 2, 3], column="vector")
+    assert search(table, vectors(1, 300)[0].tolist()).num_rows == 10

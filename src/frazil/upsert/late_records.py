@@ -1,0 +1,175 @@
+"""Records that are late for the windows of their time, and how far windows are complete.
+
+A record is late whose time is more than `late` behind the greatest time before it in its partition, or before the time up to
+which the windows of the last commit are complete. The first is decided by the records of one partition alone, in whatever
+batches they are read. The second keeps a promise to readers: a partition without records to read does not hold windows back.
+
+A time counts no further than the timestamp of its record, so that one wrong clock does not end all windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.error_classes import ErrorClass
+from frazil.report import ChangeReport
+from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.changes import Changes
+from frazil.types import EVENT_TIME, BadRecord, Progress, Watermark
+from frazil.write.target import TableTarget
+
+LATE = "late"
+"""What late records are counted as that are dropped."""
+_NOTE = "event_times"
+_COMPLETE = "event_time"
+_FIRST = -(2**62)
+"""Before every time."""
+
+
+@dataclass
+class _Stretch:
+    """The times of one partition in a task."""
+
+    #: The offset of the first record.
+    first: int
+    #: The greatest time so far, those of earlier batches among them.
+    greatest: int
+    #: The greatest time that could be before the stretch without a record of it being late.
+    most_before: int
+
+
+class LateRecords:
+    """Finds late records of one table in one task; each record is passed once, in the order of its partition."""
+
+    def __init__(self, target: TableTarget) -> None:
+        self._late = target.changes.late if target.changes is not None else None
+        self._before = {(topic, partition): time for topic, partition, time in target.known.of(_NOTE)}
+        self._complete = max((time for (time,) in target.known.of(_COMPLETE)), default=_FIRST)
+        self._stretches: dict[tuple[str, int], _Stretch] = {}
+
+    def find(self, topic: str, records: Records, changes: Changes) -> Bools:
+        """Returns which records are late, bool `(n_records,)`. records: the columns of the changes' records."""
+        count = changes.decoded.refused.size
+        is_late = np.zeros(count, np.bool_)
+        if self._late is None or EVENT_TIME not in changes.own:
+            return is_late
+        times = _times_of(changes)
+        has_time = (times > _FIRST) & ~changes.decoded.refused
+        partitions, offsets = np.asarray(records["partition"]), np.asarray(records["offset"])
+        counted = np.minimum(times, _timestamps(records, count))
+        for partition in np.unique(partitions[has_time]).tolist():
+            rows = np.flatnonzero(has_time & (partitions == partition))
+            place = topic, partition
+            before = self._before.get(place, _FIRST)
+            stretch = self._stretches.setdefault(place, _Stretch(int(offsets[rows[0]]), before, -_FIRST))
+            greatest = np.maximum.accumulate(np.r_[stretch.greatest, counted[rows]])
+            limits = np.maximum(greatest[:-1], self._complete) - self._late.after_us
+            is_late[rows] = times[rows] < limits
+            on_time = times[rows[~is_late[rows]]]
+            stretch.greatest = int(greatest[-1])
+            if on_time.size:
+                stretch.most_before = min(stretch.most_before, int(on_time.min()) + self._late.after_us)
+        return is_late
+
+    def split(
+        self, topic: str, records: Records, changes: Changes
+    ) -> tuple[Changes, dict[str, int], dict[int, BadRecord]]:
+        """Returns the changes without those of late records, how many of these are dropped, and of others by the index of
+        the record why they are dead letters.
+        """
+        is_late = self.find(topic, records, changes)
+        if not is_late.any():
+            return changes, {}, {}
+        assert self._late is not None
+        kept, rows = changes.only(~is_late[changes.records]), np.flatnonzero(is_late).tolist()
+        if not self._late.is_dead_letter:
+            return kept, {LATE: len(rows)}, {}
+        times = _times_of(changes)
+        reason = "the time of the record is {}, and records are late after " + _text_of(self._late.after_us)
+        return kept, {}, {row: _bad(topic, records, row, reason.format(_moment(times[row]))) for row in rows}
+
+    def notes(self) -> dict[str, tuple[tuple[str, int, int, int, int], ...]]:
+        """Returns the times of the partitions, for the task's report."""
+        stretches = (
+            (*place, stretch.first, stretch.greatest, stretch.most_before) for place, stretch in self._stretches.items()
+        )
+        return {_NOTE: tuple(stretches)} if self._stretches else {}
+
+
+def _times_of(changes: Changes) -> Ints:
+    """Returns the time of each record in microseconds, int64 `(n_records,)`."""
+    column = changes.own[EVENT_TIME].cast(pa.int64())
+    times = np.full(changes.decoded.refused.size, _FIRST)
+    rows = np.flatnonzero(np.asarray(column.is_valid()))
+    times[changes.records[rows]] = np.asarray(column.fill_null(0))[rows]
+    return times
+
+
+def _timestamps(records: Records, count: int) -> Ints:
+    """Returns the timestamps of the records in microseconds, int64 `(n_records,)`; a time after all others for null."""
+    if "timestamp" not in records:
+        return np.full(count, -_FIRST)
+    return np.asarray(records["timestamp"].cast(pa.int64()).fill_null(-_FIRST))
+
+
+def _bad(topic: str, records: Records, row: int, reason: str) -> BadRecord:
+    partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
+    return BadRecord(topic, partition, offset, ErrorClass.LATE, "", reason)
+
+
+def _moment(micros: int) -> str:
+    return str(pa.scalar(int(micros), pa.timestamp("us")).cast(pa.string()))
+
+
+def _text_of(after_us: int) -> str:
+    seconds = after_us // 1_000_000
+    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+    return next(f"{seconds // size}{unit}" for unit, size in units if seconds % size == 0)
+
+
+# In the driver
+
+
+def greatest_times(changes: ChangeReport) -> dict[str, dict[int, int]]:
+    """Returns the greatest time of each partition that a batch has read, in microseconds, by topic and partition."""
+    greatest: dict[str, dict[int, int]] = {}
+    for topic, partition, _, time, _ in changes.notes.get(_NOTE, ()):
+        if time > _FIRST:
+            of_topic = greatest.setdefault(topic, {})
+            of_topic[partition] = max(time, of_topic.get(partition, time))
+    return greatest
+
+
+def windows_complete_to(target: TableTarget, times: Watermark) -> int | None:
+    """Returns the time up to which the windows of a table are complete, in microseconds; None while it is unknown."""
+    late = target.changes.late if target.changes is not None else None
+    return None if late is None or times.complete_to_ms is None else times.complete_to_ms - late.after_us
+
+
+def has_hidden_late(changes: ChangeReport) -> bool:
+    """Whether a task may have taken a late record for one in time, as an earlier part of its partition was read by another
+    task.
+    """
+    stretches = sorted(tuple(note) for note in changes.notes.get(_NOTE, ()))
+    return any(_is_hidden(stretches[:n], stretch) for n, stretch in enumerate(stretches))
+
+
+def _is_hidden(earlier: Iterable[tuple[str, int, int, int, int]], stretch: tuple[str, int, int, int, int]) -> bool:
+    greatest = (time for topic, partition, _, time, _ in earlier if (topic, partition) == stretch[:2])
+    return max(greatest, default=_FIRST) > stretch[4]
+
+
+def noted_times(progress: Progress) -> tuple[tuple[str, tuple[tuple[object, ...], ...]], ...]:
+    """Returns what tasks must know of the times that are committed, by name (see KnownRecords)."""
+    times = progress.event_times
+    if not times.partitions:
+        return ()
+    places = (
+        (topic, partition, time) for topic, numbers in times.partitions.items() for partition, time in numbers.items()
+    )
+    complete = () if times.complete_to_ms is None else ((_COMPLETE, ((times.complete_to_ms,),)),)
+    return ((_NOTE, tuple(sorted(places))), *complete)

@@ -1,0 +1,193 @@
+"""One seeded history of tables whose query groups records by windows: late and doubled records in any partition, services
+that come and go, compactions, and trouble between any two steps; then the truth.
+
+The truth: every snapshot holds exactly what a query over the records before its offsets gives, without those that are late,
+computed here with plain dictionaries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from frazil.catalog.progress import from_summary
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.queries import Queries
+from frazil.ingest.tables.state import RunState
+from frazil.spec import PipelineSpec, load_spec
+from frazil.types import Progress, Watermark
+from tests.simulation.scene import Place, Scene, pipeline_of
+from tests.simulation.tables import Meddling, SharedTable
+
+_TABLE = "lake.g"
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_LATE_US = 600_000_000
+_SELECT = (
+    "select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean, max(amount) as high"
+    " from records where amount is null or amount >= 0 group by user, window(ts, {})"
+)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Payment:
+    """A record. Times are in microseconds since 1970."""
+
+    user: str
+    time_us: int
+    sent_us: int
+    amount: int | None
+
+
+class GroupHistory(Scene):
+    """The topics `a` and `b` feed `lake.g`."""
+
+    def __init__(self, seed: int, root: Path, queries: Queries) -> None:
+        fate = Meddling(seed)
+        super().__init__(fate, root)
+        fate.meddle = self._meddle
+        self.queries = queries
+        self.table = SharedTable(self.catalog, _TABLE, fate)
+        self.size_s, self.slide_s = [(60, 60), (600, 300), (420, 180)][fate.pick(0, 2)]
+        self.has_late = fate.maybe(0.7)
+        self.payments: dict[Place, Payment] = {}
+        for topic in "ab":
+            self.source.create(topic, fate.pick(1, 3))
+        self.spec = self._spec()
+
+    def _spec(self) -> PipelineSpec:
+        select = json.dumps(_SELECT.format(f"'{self.size_s} seconds', '{self.slide_s} seconds'"))
+        late = "late: 10m, " if self.has_late else ""
+        version = 3 if self.fate.maybe(0.6) else 2
+        path = self.root / "pipeline.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        settings = f"topics: [a, b], {late}format_version: {version}, commit: {{interval: 100ms}}, select: {select}"
+        path.write_text(
+            f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\ntables:\n  {_TABLE}: {{{settings}}}\n'
+        )
+        return pipeline_of(self.root, load_spec(path, {}).tables[0])
+
+    # What happens
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(1, 15)):
+            seconds = 20 * len(self.payments) - (
+                self.fate.pick(0, 1500) if self.fate.maybe(0.3) else self.fate.pick(0, 90)
+            )
+            amount = self.fate.pick(-1, 9)
+            payment = Payment(
+                f"u{self.fate.pick(0, 4)}",
+                _micros(seconds),
+                _micros(20 * len(self.payments) + self.fate.pick(-30, 30)),
+                None if amount == 7 else amount,
+            )
+            for _ in range(2 if self.fate.maybe(0.1) else 1):  # The producer sends it twice.
+                self._send(payment)
+
+    def _send(self, payment: Payment) -> None:
+        topic = self.source.by_name[name := "ab"[self.fate.pick(0, 1)]]
+        partition = self.fate.pick(0, len(topic.partitions) - 1)
+        time = _BEGIN + timedelta(microseconds=payment.time_us - _micros(0))
+        value = json.dumps({"user": payment.user, "ts": time.isoformat(), "amount": payment.amount}).encode()
+        gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
+        offset = self.source.produce(name, partition, value, payment.sent_us // 1000, gap)
+        self.payments[name, partition, offset] = payment
+
+    def _touch_tables(self) -> None:
+        if self.fate.maybe(0.06):
+            self._meddle()
+        if self.fate.maybe(0.02):
+            self._roll_back(_TABLE)
+        if self.fate.maybe(0.01):
+            self._drop(_TABLE)
+
+    def _meddle(self) -> None:
+        """What somebody else does to the table."""
+        if self.table.has_snapshots:
+            self.table.touch() if self.fate.maybe(0.4) else self.table.compact()
+
+    # The truth
+
+    def _check_end(self, service: Service) -> None:
+        [table] = service.tables
+        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
+        if self.catalog.load(_TABLE) is None:
+            assert not self.payments
+            return
+        progress = self.check()
+        behind = [place for place in self.payments if _at(progress, *place[:2]) <= place[2]]
+        assert not behind, f"not complete: {behind[:5]}"
+
+    def check(self) -> Progress:
+        """Compares every snapshot with the query over its records; returns the newest progress."""
+        progress, groups, greatest, dropped = Progress(), _Groups(self.size_s, self.slide_s), dict[Any, int](), 0
+        closed: dict[tuple[str, int], Row] = {}
+        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
+            before, progress = progress, from_summary("sim", snapshot.summary) or progress
+            for place in sorted(self.payments):
+                if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2]):
+                    dropped += self._count(place, groups, greatest, before.event_times)
+            rows = {(row["user"], _micros_of(row["begin"])): _shown(row) for row in self.table.rows_at(snapshot.id)}
+            assert rows == dict(groups.rows()), f"snapshot {snapshot.id}: {rows} is not {dict(groups.rows())}"
+            assert progress.ignored_records.get("late", 0) == dropped
+            changed = {key: (row, rows.get(key)) for key, row in closed.items() if rows.get(key) != row}
+            assert not changed, f"snapshot {snapshot.id} changes complete windows: {changed}"
+            complete = progress.windows_complete_to_us
+            assert (complete is not None) <= self.has_late
+            if complete is not None:
+                closed = {key: row for key, row in rows.items() if key[1] + self.size_s * 1_000_000 <= complete}
+        return progress
+
+    def _count(self, place: Place, groups: _Groups, greatest: dict[Any, int], before: Watermark) -> int:
+        """Adds a record to its groups; returns 1 for one that is late."""
+        payment, partition = self.payments[place], place[:2]
+        if payment.amount is not None and payment.amount < 0:
+            return 0
+        limits = [time for time in (greatest.get(partition), before.complete_to_ms) if time is not None]
+        counted = min(payment.time_us, payment.sent_us // 1000 * 1000)
+        greatest[partition] = max(counted, greatest.get(partition, counted))
+        if self.has_late and limits and payment.time_us < max(limits) - _LATE_US:
+            return 1
+        groups.add(payment)
+        return 0
+
+
+class _Groups:
+    """The records of each window."""
+
+    def __init__(self, size_s: int, slide_s: int) -> None:
+        self.size_us, self.slide_us = size_s * 1_000_000, slide_s * 1_000_000
+        self.amounts: dict[tuple[str, int], list[int | None]] = defaultdict(list)
+
+    def add(self, payment: Payment) -> None:
+        start = payment.time_us // self.slide_us * self.slide_us
+        while start + self.size_us > payment.time_us:
+            self.amounts[payment.user, start].append(payment.amount)
+            start -= self.slide_us
+
+    def rows(self) -> Iterator[tuple[tuple[str, int], Row]]:
+        for key, amounts in self.amounts.items():
+            known = [amount for amount in amounts if amount is not None]
+            of_known = {"total": sum(known), "mean": sum(known) / len(known), "high": max(known)} if known else {}
+            yield key, {"n": len(amounts), **{name: of_known.get(name) for name in ("total", "mean", "high")}}
+
+
+def _shown(row: Mapping[str, Any]) -> Row:
+    return {name: row[name] for name in ("n", "total", "mean", "high")}
+
+
+def _micros(seconds: int) -> int:
+    return round(_BEGIN.timestamp() + seconds) * 1_000_000
+
+
+def _micros_of(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000
+
+
+def _at(progress: Progress, topic: str, partition: int) -> int:
+    return progress.offsets.get(topic, {}).get(partition, 0)

@@ -1,0 +1,95 @@
+"""Sentences that a reader needs twice: no verb in front, no pronoun without its noun, "is not a", never "is no".
+
+The words of Frazil's own that are retired are in test_words.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from docs.generate import is_written, typer_command
+from docs.scan import ROOT, name_of, nodes, sources, text_with_gaps
+from frazil.cli.commands import every_command
+from tests.unit.docs.test_words import PAGES, files_of
+
+_BEGIN = r"(?:^|(?<=[.:!?|;] )|(?<=[-*] ))"
+_COMPARED = r"(?:longer|more|less|later|older|larger|greater)\b"
+ODD = {
+    rf"{_BEGIN}Of (?:a|an|the|each|all|several|two|those|these|one) ": "put the subject first",
+    rf"{_BEGIN}(?:[A-Z][a-z]+ed|Read|Left out|Not read|Not [a-z]+ed|Shown|Kept) (?:is|are) ": "put the subject first",
+    rf"{_BEGIN}One (?:that|whose|which|of less) ": "repeat the noun",
+    rf"{_BEGIN}(?:Those|That) (?:of|that|which|who|in|with) ": "repeat the noun",
+    rf"{_BEGIN}Who(?:ever)? [a-z]+s ": "name the actor: anyone who",
+    r"\b(?:is|are) away\b(?! from)": "is unavailable",
+    rf"(?<![Tt]here )\b(?:is|are|was|were|be) no (?!{_COMPARED})[a-z]": "is not a",
+}
+"""Regular expressions of sentences to turn round, with what to do."""
+
+
+def odd_sentences(text: str) -> Iterator[str]:
+    """Yields each occurrence with what is around it."""
+    for pattern, advice in ODD.items():
+        for match in re.finditer(pattern, text):
+            yield f"{text[max(match.start() - 20, 0) : match.end() + 50]!r}: {advice}"
+
+
+def _paragraphs(page: str) -> str:
+    """The prose of a page on one line, with a full stop between its blocks, rows and items."""
+    blocks = re.split(r"\n\s*\n|\n(?=\s*[-*|] |\d+\. )", page)
+    return " . ".join(" ".join(block.split()) for block in blocks)
+
+
+@pytest.mark.parametrize("name", files_of(PAGES))
+def test_a_page_has_no_odd_sentence(name: str) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / name).read_text(encoding="utf-8"))
+    assert list(odd_sentences(_paragraphs(re.sub(r"`[^`]*`|\]\([^)]*\)", "…", text)))) == []
+
+
+def test_the_help_of_commands_has_no_odd_sentence() -> None:
+    found = {command.name: typer_command(command) for command in every_command() if is_written(command)}
+    texts = {
+        name: [command.help, *(getattr(option, "help", "") for option in command.params)]
+        for name, command in found.items()
+    }
+    assert [
+        f"{name}: {odd}"
+        for name, helps in texts.items()
+        for text in helps
+        for odd in odd_sentences(_paragraphs(inspect.cleandoc(text or "")))
+    ] == []
+
+
+def test_texts_of_the_source_have_no_odd_sentence() -> None:
+    """Messages, remedies, help of options: every text but docstrings."""
+    texts = [f"{name_of(path)}: {text}" for path in sources() for text in _texts(path)]
+    assert (len(texts) > 5_000, [odd for text in texts for odd in odd_sentences(text)]) == (True, [])
+
+
+def _texts(path: Path) -> Iterator[str]:
+    inner = {id(part) for node in nodes(path) if isinstance(node, ast.JoinedStr) for part in node.values}
+    skipped = inner | {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    for node in nodes(path):
+        is_text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        if is_text and id(node) not in skipped:
+            yield " ".join(text_with_gaps(cast("ast.expr", node)).split())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("It stops. Of a table that is new nothing is known.", 1),
+        ("Read are the newest records. A number is no text.", 2),
+        ("There is no setting. It is no longer than a day.", 0),
+        ("One that is running stops. One table is enough.", 1),
+        ("Those of the topic are left out: who sees the table sees them.", 1),
+    ],
+)
+def test_odd_sentences_are_found(text: str, count: int) -> None:
+    assert len(list(odd_sentences(text))) == count
