@@ -23,6 +23,7 @@ from bench import (
     new_schema,
     new_topics,
     process,
+    publish,
     replay,
     report,
     spread,
@@ -54,9 +55,11 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "metrics": metrics.measure,
     "console": console.measure,
     "maintenance": maintenance.measure,
+    "publish": publish.measure,
+    "copies": upsert.measure_copies,
 }
 
-_LONG = ("maintenance", "standby", "spread")
+_LONG = ("maintenance", "standby", "spread", "publish", "copies")
 """Take so long that they are asked for by name alone."""
 
 

@@ -91,6 +91,16 @@ def _cost_of_maintenance(results: Results) -> float | None:
     return None if times is None else 100 * (times - 1)
 
 
+def _cost_of_publishing(results: Results) -> float | None:
+    """What a publish each minute costs beyond ingestion, by the latter; in percent."""
+    times = results.times("publish", "on", "off", "cores")
+    return None if times is None else 100 * (times - 1)
+
+
+def _copies(results: Results) -> float | None:
+    return results.times("copies", "copy_on_write", "merge_on_read", "cpu_s_per_million")
+
+
 def _fresh(name: str) -> Callable[[Results], float | None]:
     """One interval has to reach both percentiles: the one with the best p99."""
 
@@ -157,6 +167,8 @@ GOALS = (
     Goal("the same: files as they should be after the last record", "s", 300, _of("maintenance", "on", "tidy_after_s")),
     Goal("the same: share of small files then", "", 0.1, _of("maintenance", "on", "small_share")),
     Goal("the same: CPU of maintenance until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
+    Goal("the same to a branch that is published each minute: CPU beside no publish", "%", 3, _cost_of_publishing),
+    Goal("5,000 changes/s, main without delete files each five minutes: CPU", "× with them", 1.5, _copies),
     Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
     Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
     *(

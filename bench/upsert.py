@@ -88,6 +88,30 @@ def _load(place: Place, changes: Changes, table: Mapping[str, object]) -> Run:
     return _verified(place, running, changes, run)
 
 
+def measure_copies(place: Place) -> None:
+    """A stream of changes to the branch of a large table, which is published every five minutes with and without delete
+    files.
+    """
+    settings = place.settings
+    for mode in ("merge_on_read", "copy_on_write"):
+        with place.attempt(f"published by {mode}"):
+            changes = Changes(place, settings.upsert_keys + settings.upsert_rate * settings.upsert_seconds)
+            changes.insert(settings.upsert_keys)
+            published = {**_UPSERT, "branch": "ingest", "publish": {"every": "5m"}, "delete_mode": mode}
+            running = Running(_command(place, changes, published))
+            try:
+                _wait(running, changes)
+                around = Surroundings(place)
+                run = _streamed(place, running, changes, settings.upsert_seconds, lambda: _wait(running, changes))  # noqa: B023
+                run |= {**around.end(), **memory(running)}
+                running.stop_well()
+            except BaseException:
+                running.kill()
+                raise
+            place.write_result("copies", "frazil", mode, [run])
+            delete_topics(place.bootstrap, [changes.topic])
+
+
 def _scattered(place: Place) -> Run:
     """From plan to commit of batches of 1,000 updates of keys all over the table."""
     rows = place.settings.upsert_rows

@@ -406,6 +406,7 @@ FAILPOINTS: dict[str, str] = {
     "replay.appended": "the pending rows are known to be in the table",
     "replay.done": "the mark of the replay is removed",
     "publish.audited": "the audits of a table hold, and main is not moved yet",
+    "publish.copied": "data files without deletes are written, and main is not moved to a snapshot with them yet",
     "publish.between": "main of a table is moved, that of the next table of its group is not",
     "publish.before": "the change of a branch is prepared, not sent",
     "publish.landed": "the change of a branch has landed, its answer is not used yet",

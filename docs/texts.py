@@ -107,10 +107,11 @@ maintain`.
 
 A table with a [`branch`](../guides/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
 snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
-complete, and `publish-id` a UUID that identifies the change after a lost response. `frazil.<pipeline>.publish-held` is
-why nothing is published by schedule. A table of a [group](../guides/publish-together.md) has
-`published-generation`, the number of the publish that main is of, and `published-plan`, the snapshots of all tables of
-the group in it, as JSON.
+complete, and `publish-id` a UUID that identifies the change after a lost response. `published-from` is the snapshot of
+the branch whose rows main has in a snapshot of its own, [without delete files](../guides/publish-without-deletes.md).
+`frazil.<pipeline>.publish-held` is why nothing is published by schedule. A table of a
+[group](../guides/publish-together.md) has `published-generation`, the number of the publish that main is of, and
+`published-plan`, the snapshots of all tables of the group in it, as JSON.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../guides/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,

@@ -30,6 +30,7 @@ from frazil.api.wiring import (
 )
 from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
@@ -179,19 +180,26 @@ def _beside(
 ) -> tuple[MaintenanceScheduler, PublishSchedule]:
     """Returns what maintains and what publishes the tables beside ingestion."""
     clock = SystemClock()
-    publishing = PublishSchedule(partial(open_publisher, jvm, spec), clock, running.reload, not until_caught_up, cuts)
+    publishing = PublishSchedule(
+        partial(open_publisher, jvm, spec, catalog), clock, running.reload, not until_caught_up, cuts
+    )
     maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
     runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
     return MaintenanceScheduler(runner, clock, running.reload), publishing
 
 
-def open_publisher(jvm: Jvm, spec: PipelineSpec) -> Publisher:
-    """Opens what publishes tables, as if it were a process of its own."""
+def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | None = None) -> Publisher:
+    """Opens what publishes tables, as if it were a process of its own. ingesting: the catalog of batches, whose locks keep
+    them from files that are being replaced; None: nothing is ingested by this process.
+    """
     # Importing audits imports PySpark's errors, which pipelines without `publish` save.
     audits = importlib.import_module("frazil.publish.spark_audits")
     catalog = open_catalog(jvm, spec)
     spark_audits = audits.SparkAudits(catalog, jvm.session, spec.maintenance.cores)
-    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock())
+    shared = ingesting or catalog
+    maintenance = IcebergMaintenance(shared, jvm.session, spec.maintenance.cores, merge_of)
+    copies = IcebergCopies(shared, maintenance, merge_of)
+    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock(), copies)
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.errors import ConflictError
 
@@ -20,6 +21,18 @@ class Tag:
     snapshot_id: int
     #: How long it is kept, from the time of its snapshot on.
     max_age_ms: int
+
+
+class Copy(Protocol):
+    """Data files of a snapshot that had deletes, written again without the deleted rows."""
+
+    @property
+    def table(self) -> str:
+        """The table."""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,10 @@ class BranchMove:
     dropped_tags: frozenset[str] = frozenset()
     #: The branch that must have the new snapshot; None: it may be on any or none.
     source: str | None = None
+    #: The branch gets a new snapshot in place of the new one: with the same rows, and without delete files.
+    copy: Copy | None = None
+    #: The property that gets the id of the snapshot that the branch has then; empty: none does.
+    names_snapshot: str = ""
 
 
 class Branches(Protocol):
@@ -50,20 +67,40 @@ class Branches(Protocol):
     def metadata(self, table: str) -> TableMetadata | None:
         """Returns the table's metadata without files, fresh from the catalog; None where it does not exist."""
 
-    def move(self, move: BranchMove) -> None:
-        """Commits the change; succeeds also where the response was lost and the table has it.
+    def move(self, move: BranchMove) -> int | None:
+        """Commits the change; succeeds also where the response was lost and the table has it. Returns the snapshot that the
+        branch has then.
 
         Raises: ConflictError where the branch has another snapshot than `expected`, or the table or the branch `source` does
         not have the new one any more: the caller decides again. UnavailableError where the outcome is unknown: a change that
         lands later is refused once the branch has another snapshot than `expected`.
         """
 
-    def move_together(self, moves: Sequence[BranchMove]) -> None:
+    def move_together(self, moves: Sequence[BranchMove]) -> list[int | None]:
         """Commits changes of several tables in one commit, where the catalog has such commits; otherwise one after another,
-        in this order.
+        in this order. Returns the snapshot that each branch has then.
 
         Raises: as `move`. Of one commit all changes have landed, or none; otherwise the first of them may have.
         """
+
+
+class Copies(Protocol):
+    """The port of data files without deletes. Every method raises ConflictError where the snapshot was expired;
+    UnavailableError where the catalog, the store or Spark does not answer.
+    """
+
+    def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:
+        """Writes the data files of a snapshot that have deletes again; None where it has no delete files. stages: as of
+        Compaction.
+        """
+
+    def follow(self, copy: Copy, transfer: Transfer | None) -> None:
+        """Lets the branch have the data files of a copy that main has, with the deletes since then, unless another commit
+        has replaced the files. transfer: as of TableMaintenance.compact.
+        """
+
+    def abandon(self, copy: Copy) -> None:
+        """Deletes the data files of a copy that no snapshot has."""
 
 
 def left(branch: str, table: str) -> ConflictError:

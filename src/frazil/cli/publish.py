@@ -76,8 +76,9 @@ def publish(
         raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
     target = published_table(own)
     group = _group_of(spec, target)
-    has_audits = any(member.audits for member in group or [target])
-    needs_spark = has_audits and not (override or discard or to is not None)
+    members = group or [target]
+    has_audits = any(member.audits for member in members) and not (override or to is not None)
+    needs_spark = not discard and (has_audits or any(member.is_copied for member in members))
     with _opened(spec, needs_spark) as publisher:
         record_command(spec, "publish", table=table, override=override or None, discard=discard or None, to=to)
         if discard:
@@ -85,7 +86,7 @@ def publish(
             output.result({"pipeline": spec.pipeline, "table": table, **_of_discard(progress)}, _discard_text(table))
             return 0
         if to is not None:
-            reports = {table: publisher.publish_snapshot(table, to)}
+            reports = {table: publisher.publish_snapshot(target, to)}
         else:
             reports = _published(publisher, target, group, "override" if override else "by hand")
     report, lines = reports[table], [line for name, other in reports.items() for line in _lines(name, other)]

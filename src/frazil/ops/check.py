@@ -284,7 +284,8 @@ def _load(table: Table, catalog: Catalog) -> None:
 def _refuse_unreadable(table: Table) -> None:
     """Raises SpecError for an existing table that an engine of `readers` cannot read."""
     spec, version = table.spec, 0 if table.state is None else table.state.format_version
-    reader = refusing_reader(spec.publishing.readers, version, spec.changes.mode == "upsert")
+    has_deletes = spec.changes.mode == "upsert" and not spec.publishing.copies_rows
+    reader = refusing_reader(spec.publishing.readers, version, has_deletes)
     if reader is not None:
         raise SpecError(
             f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
-from frazil.catalog.maintenance_port import TableMaintenance, Transfer
+from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.tables.table import Table
-from frazil.ingest.tables.target import target_of
+from frazil.ingest.tables.target import transfer_of
 from frazil.maintenance.due import RoundsStatus, TableActivity
 from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
@@ -25,7 +24,6 @@ from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.syntax.problems import nearest
 from frazil.stages.table import table_stages
-from frazil.upsert.commit import transfer_deletes
 
 _OFF = "`maintenance` is false in this pipeline file"
 
@@ -173,16 +171,7 @@ def _maintenance_task(table: Table, is_limited: bool) -> MaintenanceTask:
     spec = table.spec.maintenance
     target = spec.target_file_size_bytes or table.spec.commit.target_file_size_bytes
     most = ROUND_BYTES * spec.cores if is_limited else None
-    return MaintenanceTask(spec, target, most, _transfer(table), table_stages(table.spec))
-
-
-def _transfer(table: Table) -> Transfer | None:
-    """Returns how rows that ingestion deletes during a compaction are found in the new files: by the table's keys."""
-    if table.state is None or table.spec.changes.mode != "upsert":
-        return None
-    target = target_of(table)
-    has_keys = target.changes is not None and bool(target.changes.paths)
-    return partial(transfer_deletes, target, table.state.format_version) if has_keys else None
+    return MaintenanceTask(spec, target, most, transfer_of(table), table_stages(table.spec))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.publish.audits import names, view_of
-from frazil.publish.position import HELD, Position, find_at, find_position, leads_to, number
+from frazil.publish.position import HELD, PUBLISHED, PUBLISHED_FROM, Position, find_at, find_position, leads_to, number
 from frazil.publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.publish.tags import tags_of_publish
@@ -105,6 +105,13 @@ class GroupPublisher:
                 return self._held(reports, {member.name: obstacle})
         if last is not None and _is_known(last, members, reports):
             return {name: last.get(name, report) for name, report in reports.items()}
+        with self._publisher.keeping({member.name: member.candidate_id for member in members}):
+            return self._passed(members, reports, mode)
+
+    def _passed(
+        self, members: Sequence[_Member], reports: dict[str, PublishReport], mode: Mode
+    ) -> dict[str, PublishReport]:
+        """Audits the candidates, and moves main of all tables to them if everything holds."""
         failures = {} if mode == "override" else self._failures(members)
         audited_ms = self._publisher.clock.now_ms()
         reports |= {
@@ -122,7 +129,7 @@ class GroupPublisher:
         the moment.
         """
         metadata = self._metadata(tables)
-        if self._complete(metadata):
+        if self._complete(tables, metadata):
             metadata = self._metadata(tables)
         members = []
         for table in tables:
@@ -139,7 +146,7 @@ class GroupPublisher:
         loaded = {table.name: self._branches.metadata(table.name) for table in tables}
         return {name: metadata for name, metadata in loaded.items() if metadata is not None}
 
-    def _complete(self, tables: Mapping[str, TableMetadata]) -> bool:
+    def _complete(self, published: Sequence[Published], tables: Mapping[str, TableMetadata]) -> bool:
         """Moves the tables that lack the newest generation, and are in its plan, to it; returns whether there were some."""
         generations = {name: self._generation(metadata) for name, metadata in tables.items()}
         newest = max(generations.values(), default=_Generation())
@@ -153,9 +160,10 @@ class GroupPublisher:
             for name, position in positions.items()
             if position.is_ahead and not position.is_set_back and HELD not in position.marks
         }
-        for name, position in behind.items():
-            self._branches.move(self._move_of(name, tables[name], position, newest, new_id()))
-            log.info("table_published", table=name, snapshot=position.candidate_id, group=self._group)
+        for table in published:
+            if (position := behind.get(table.name)) is not None:
+                untagged = replace(table, tags=())
+                self._moved([self._move_of(untagged, tables[table.name], position, newest, new_id())], [untagged])
         return bool(behind)
 
     def _generation(self, metadata: TableMetadata) -> _Generation:
@@ -173,14 +181,13 @@ class GroupPublisher:
         """Returns what does not hold of each table, without tables of which everything holds."""
         snapshots = {member.name: member.candidate_id for member in members}
         failures: dict[str, list[FailedAudit]] = {}
-        with self._publisher.keeping(snapshots):
-            for member in members:
-                others = {name: snapshot_id for name, snapshot_id in snapshots.items() if name != member.name}
-                found = withheld(member.table, member.position)
-                if not member.position.is_published or self._reads(member.table, others):
-                    found += self._publisher.audited(member.table, member.position, others)
-                if found:
-                    failures[member.name] = found
+        for member in members:
+            others = {name: snapshot_id for name, snapshot_id in snapshots.items() if name != member.name}
+            failing = withheld(member.table, member.position)
+            if not member.position.is_published or self._reads(member.table, others):
+                failing += self._publisher.audited(member.table, member.position, others)
+            if failing:
+                failures[member.name] = failing
         return failures
 
     def _reads(self, table: Published, others: Mapping[str, int]) -> bool:
@@ -201,31 +208,37 @@ class GroupPublisher:
         plan = as_json({member.name: member.candidate_id for member in members})
         generation = _Generation(max(self._publisher.clock.now_ms(), last + 1), plan)
         move_id = new_id()
-        moves = [self._move_of(m.name, m.metadata, m.position, generation, move_id, m.table) for m in members]
-        self._branches.move_together(moves)
-        for move in moves:
-            log.info("table_published", table=move.table, snapshot=move.snapshot_id, group=self._group)
+        moves = [self._move_of(m.table, m.metadata, m.position, generation, move_id) for m in members]
+        main_ids = self._moved(moves, [member.table for member in members])
         return {
-            m.name: self._publisher.published(m.position.branch, m.candidate_id, m.position.candidate) for m in members
+            m.name: self._publisher.published(m.position.branch, main_id, m.candidate_id, m.position.candidate)
+            for m, main_id in zip(members, main_ids, strict=True)
         }
 
+    def _moved(self, moves: Sequence[BranchMove], tables: Sequence[Published]) -> list[int]:
+        """Moves main of the tables; returns the snapshots that they have then."""
+        main_ids = [main_id for main_id in self._branches.move_together(moves) if main_id is not None]
+        for move, table, main_id in zip(moves, tables, main_ids, strict=True):
+            log.info("table_published", table=move.table, snapshot=main_id, group=self._group)
+            self._publisher.follow(table, move.copy)
+        return main_ids
+
     def _move_of(
-        self,
-        name: str,
-        metadata: TableMetadata,
-        position: Position,
-        generation: _Generation,
-        move_id: str,
-        table: Published | None = None,
+        self, table: Published, metadata: TableMetadata, position: Position, generation: _Generation, move_id: str
     ) -> BranchMove:
-        """Returns the move of main to the candidate. table: None: without tags by calendar."""
+        """Returns the move of main to the candidate."""
         snapshot_id, now_ms = position.candidate_id, self._publisher.clock.now_ms()
         assert snapshot_id is not None
+        copy = None if position.is_published else self._publisher.copied(table, snapshot_id)
         marks = {**marks_of(snapshot_id, now_ms, position.candidate), HELD: None}
         marks |= {GENERATION: str(generation.number), PLAN: generation.plan}
-        tags = {}
-        if table is not None:
-            tags = tags_of_publish(table.tags, position.published, position.candidate, snapshot_id, now_ms)
+        main_id = snapshot_id
+        if copy is not None:
+            marks[PUBLISHED_FROM] = str(snapshot_id)
+        elif position.is_published and position.source_id is not None:
+            assert position.published_id is not None
+            main_id, marks[PUBLISHED_FROM] = position.published_id, str(snapshot_id)
+        tags = tags_of_publish(table.tags, position.published, position.candidate, main_id, now_ms)
         prefix = f"{self._group}-"
         kept = {f"{prefix}{number}" for number in (generation.number, self._generation(metadata).number)}
         dropped = {
@@ -233,10 +246,19 @@ class GroupPublisher:
             for name, ref in metadata.refs.items()
             if name.startswith(prefix) and name.removeprefix(prefix).isdecimal() and not ref.is_branch
         } - kept
-        tags |= {f"{prefix}{generation.number}": Tag(snapshot_id, _TAG_AGE_MS)}
-        source = position.branch
+        tags |= {f"{prefix}{generation.number}": Tag(main_id, _TAG_AGE_MS)}
         return BranchMove(
-            name, MAIN, position.published_id, snapshot_id, move_id, marks, tags, frozenset(dropped), source
+            table.name,
+            MAIN,
+            position.published_id,
+            main_id,
+            move_id,
+            marks,
+            tags,
+            frozenset(dropped),
+            source=position.branch if main_id == snapshot_id else None,
+            copy=copy,
+            names_snapshot=PUBLISHED,
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
+from frazil.catalog.branches_port import MOVE_ID
 from frazil.catalog.port import TableState
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
@@ -18,6 +19,8 @@ from frazil.types import MAIN, Offsets, Progress
 
 PUBLISHED = "published-snapshot"
 """Table property, behind `frazil.<pipeline>.`: the snapshot that the pipeline has moved main to."""
+PUBLISHED_FROM = "published-from"
+"""Table property: the snapshot of the branch whose rows main has in a snapshot of its own, without delete files."""
 PUBLISHED_AT = "published-at"
 """Table property: when the pipeline moved main, in milliseconds since 1970."""
 COMPLETE_TO = "published-complete-to"
@@ -48,7 +51,13 @@ class Position:
     @property
     def is_published(self) -> bool:
         """Whether readers see all that the branch has."""
-        return self.candidate_id is None or self.candidate_id == self.published_id
+        return self.candidate_id in (None, self.published_id, self.source_id)
+
+    @property
+    def source_id(self) -> int | None:
+        """The snapshot of the branch whose rows main has in a snapshot of its own; None where main has the branch's."""
+        is_own = self.marks.get(PUBLISHED) == str(self.published_id)
+        return number(self.marks.get(PUBLISHED_FROM)) if is_own else None
 
     @property
     def published_ms(self) -> int | None:
@@ -81,13 +90,18 @@ def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None)
         is_own and _has_read(published.offsets, candidate.offsets)
     )
     moved_id = number(marks.get(PUBLISHED))
-    is_set_back = published_id not in (None, moved_id) and any(s.id == published_id for s in metadata.line(moved_id))
+    is_set_back = published_id not in (None, moved_id) and (
+        any(snapshot.id == published_id for snapshot in metadata.line(moved_id))
+        or _is_copy(metadata, published_id, prefix)
+    )
     return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks)
 
 
 def is_published(state: TableState) -> bool:
     """Returns whether readers of a table see all that its branch has."""
-    return state.head_id == state.main_id
+    is_own = state.marks.get(PUBLISHED) == str(state.main_id)
+    source_id = number(state.marks.get(PUBLISHED_FROM)) if is_own else None
+    return state.head_id in (state.main_id, source_id)
 
 
 def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:
@@ -136,6 +150,12 @@ def find_unread(metadata: TableMetadata, position: Position, pipeline: str) -> i
         if not is_read or key(pipeline, REPLAY_ID) in snapshot.summary:
             return snapshot.id
     return None
+
+
+def _is_copy(metadata: TableMetadata, snapshot_id: int | None, prefix: str) -> bool:
+    """Returns whether a snapshot is one that publishing has made for main alone."""
+    snapshot = None if snapshot_id is None else metadata.snapshots.get(snapshot_id)
+    return snapshot is not None and f"{prefix}{MOVE_ID}" in snapshot.summary
 
 
 def leads_to(metadata: TableMetadata, first: int | None, last: int | None) -> bool:

@@ -14,10 +14,11 @@ from typing import Literal
 
 import structlog
 
-from frazil.catalog.branches_port import Branches, BranchMove, Tag
+from frazil.catalog.branches_port import Branches, BranchMove, Copies, Copy, Tag
+from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.publish.audits import NO_OTHERS, Audit, Audits
 from frazil.publish.position import (
@@ -25,6 +26,7 @@ from frazil.publish.position import (
     HELD,
     PUBLISHED,
     PUBLISHED_AT,
+    PUBLISHED_FROM,
     Position,
     find_position,
     find_unread,
@@ -34,6 +36,7 @@ from frazil.publish.position import (
 from frazil.publish.report import HELD_REMEDY, FailedAudit, PublishReport
 from frazil.publish.tags import tags_of_commits, tags_of_publish
 from frazil.spec.publishing import TagSpec
+from frazil.stages.stage import TableStage
 from frazil.types import MAIN, Progress
 
 Mode = Literal["scheduled", "by hand", "override"]
@@ -51,14 +54,23 @@ class Published:
     tags: tuple[TagSpec, ...] = ()
     #: The name of its group; empty without one.
     group: str = ""
+    #: Whether main gets data files alone, with the deletes applied.
+    is_copied: bool = False
+    #: How rows that are deleted meanwhile are found in the files of main, as of TableMaintenance.compact.
+    transfer: Transfer | None = None
+    #: What writes values of the rows beside these files, as of Compaction.
+    stages: tuple[TableStage, ...] = ()
 
 
 class Publisher:
     """Publishes tables of one pipeline."""
 
-    def __init__(self, branches: Branches, audits: Audits, pipeline: str, clock: Clock) -> None:
+    def __init__(
+        self, branches: Branches, audits: Audits, pipeline: str, clock: Clock, copies: Copies | None = None
+    ) -> None:
+        """copies: None where no table gets data files without deletes."""
         self.branches = branches
-        self._audits = audits
+        self._audits, self._copies = audits, copies
         #: The pipeline whose tables are published.
         self.pipeline = pipeline
         self.clock = clock
@@ -87,17 +99,22 @@ class Publisher:
         assert position.candidate_id is not None
         if last is not None and _is_known(last, report, position.candidate_id):
             return last
+        with self.keeping({table.name: position.candidate_id}):
+            return self._passed(table, position, report, mode)
+
+    def _passed(self, table: Published, position: Position, report: PublishReport, mode: Mode) -> PublishReport:
+        """Audits the candidate, and moves main to it if everything holds."""
+        assert position.candidate_id is not None
         failures: Sequence[FailedAudit] = ()
         if mode != "override" and not position.is_published:
-            with self.keeping({table.name: position.candidate_id}):
-                failures = [*withheld(table, position), *self.audited(table, position)]
+            failures = [*withheld(table, position), *self.audited(table, position)]
         report = replace(report, candidate_id=position.candidate_id, audited_ms=self.clock.now_ms())
         if failures:
             return held(report, failures, table.name)
         hit("publish.audited")
         candidate, now_ms = position.candidate, self.clock.now_ms()
         tags = tags_of_publish(table.tags, position.published, candidate, position.candidate_id, now_ms)
-        return self._move(table.name, position, position.candidate_id, candidate, {HELD: None}, tags)
+        return self._move(table, position, position.candidate_id, candidate, {HELD: None}, tags)
 
     def tag(self, table: Published) -> tuple[str, ...]:
         """Gives a table without `publish` the tags that it lacks, at snapshots of main; returns their names.
@@ -114,12 +131,13 @@ class Publisher:
             _log_tags(table.name, tags)
         return tuple(tags)
 
-    def publish_snapshot(self, table: str, snapshot_id: int) -> PublishReport:
+    def publish_snapshot(self, published: Published, snapshot_id: int) -> PublishReport:
         """Moves main to a snapshot of the branch, without audits. Where that sets main back, nothing is published by
         schedule until `publish` is called by hand; ingestion continues.
 
         Raises: SpecError where the branch does not have the snapshot; as `publish`.
         """
+        table = published.name
         metadata, position = self._found(table)
         if not is_on_branch(metadata, snapshot_id):
             raise SpecError(
@@ -131,7 +149,7 @@ class Publisher:
         is_newest = snapshot_id == position.candidate_id
         held = f"main was set to the snapshot {snapshot_id} by `frazil publish --to`"
         progress = progress_at(metadata, self.pipeline, snapshot_id)
-        return self._move(table, position, snapshot_id, progress, {HELD: None if is_newest else held})
+        return self._move(published, position, snapshot_id, progress, {HELD: None if is_newest else held})
 
     def discard(self, table: str) -> Progress:
         """Makes the branch begin again at main; returns the progress from which records are read again. Records since then
@@ -210,7 +228,7 @@ class Publisher:
 
     def _move(
         self,
-        table: str,
+        table: Published,
         position: Position,
         snapshot_id: int,
         progress: Progress,
@@ -219,24 +237,49 @@ class Publisher:
     ) -> PublishReport:
         """Moves main, and returns what readers see from then on."""
         now_ms, complete_to_ms = self.clock.now_ms(), progress.watermark.complete_to_ms
-        self.branches.move(
-            BranchMove(
-                table,
-                MAIN,
-                position.published_id,
-                snapshot_id,
-                new_id(),
-                {**marks_of(snapshot_id, now_ms, progress), **marks},
-                tags,
-                source=position.branch,  # Whoever discards it while its audits run does not want it on main.
-            )
+        copy = self.copied(table, snapshot_id)
+        move = BranchMove(
+            table.name,
+            MAIN,
+            position.published_id,
+            snapshot_id,
+            new_id(),
+            {**marks_of(snapshot_id, now_ms, progress), **marks, PUBLISHED_FROM: str(snapshot_id) if copy else None},
+            tags,
+            source=position.branch,  # Whoever discards it while its audits run does not want it on main.
+            copy=copy,
+            names_snapshot=PUBLISHED,
         )
-        log.info("table_published", table=table, snapshot=snapshot_id, complete_to_ms=complete_to_ms)
-        _log_tags(table, tags)
-        return self.published(position.branch, snapshot_id, progress)
+        try:
+            main_id = self.branches.move(move)
+        except ConflictError:
+            if copy is not None and self._copies is not None:
+                self._copies.abandon(copy)
+            raise
+        assert main_id is not None
+        log.info("table_published", table=table.name, snapshot=main_id, complete_to_ms=complete_to_ms)
+        _log_tags(table.name, tags)
+        self.follow(table, copy)
+        return self.published(position.branch, main_id, snapshot_id, progress)
 
-    def published(self, branch: str, snapshot_id: int, progress: Progress) -> PublishReport:
-        """Returns the report of a table whose main was just moved."""
+    def copied(self, table: Published, snapshot_id: int) -> Copy | None:
+        """Returns the files of a snapshot without deletes; None where it has none, or main gets them too."""
+        if not table.is_copied:
+            return None
+        assert self._copies is not None
+        return self._copies.write(table.name, snapshot_id, table.stages)
+
+    def follow(self, table: Published, copy: Copy | None) -> None:
+        """Lets the branch have the files that main has, so that the next publish writes only what has changed since."""
+        if copy is None or self._copies is None:
+            return
+        try:
+            self._copies.follow(copy, table.transfer)
+        except (ConflictError, UnavailableError) as error:  # Main is published; the next copy writes more files.
+            log.info("maintenance_conflict", table=table.name, action="publish", reason=error.message)
+
+    def published(self, branch: str, snapshot_id: int, candidate_id: int, progress: Progress) -> PublishReport:
+        """Returns the report of a table whose main was just moved. snapshot_id: of main; candidate_id: of the branch."""
         now_ms = self.clock.now_ms()
         return PublishReport(
             branch=branch,
@@ -244,7 +287,7 @@ class Publisher:
             snapshot_id=snapshot_id,
             published_ms=now_ms,
             complete_to_ms=progress.watermark.complete_to_ms,
-            candidate_id=snapshot_id,
+            candidate_id=candidate_id,
             audited_ms=now_ms,
         )
 
@@ -254,6 +297,7 @@ def marks_of(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str
     complete_to_ms = progress.watermark.complete_to_ms
     return {
         PUBLISHED: str(snapshot_id),
+        PUBLISHED_FROM: None,
         PUBLISHED_AT: str(now_ms),
         COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
     }

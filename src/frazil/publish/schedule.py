@@ -11,18 +11,21 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.tables.cuts import Cut, Cuts
 from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import transfer_of
 from frazil.publish.groups import GroupPublisher
-from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
+from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, is_published, number
 from frazil.publish.publisher import Published, Publisher, held_report
 from frazil.publish.report import PublishReport
 from frazil.publish.tags import last_time_ms, past
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec
+from frazil.stages.table import table_stages
 from frazil.types import MAIN
 
 _NAP_S = 0.5
@@ -34,13 +37,24 @@ RETRY_S = 10.0
 log = structlog.get_logger("frazil")
 
 
-def published_table(spec: TableSpec) -> Published:
-    """Returns what must hold of a table with `publish`."""
+def published_table(spec: TableSpec, transfer: Transfer | None = None) -> Published:
+    """Returns what must hold of a table with `publish`. transfer: as of Published."""
     publish = spec.publishing.publish
     withheld = {name: text for stage in spec.stage_settings.values() for name, text in stage.withheld.items()}
     if publish is None:
         return Published(spec.name, (), withheld, spec.publishing.tags)
-    return Published(spec.name, publish.audits, withheld, spec.publishing.tags, publish.group or "")
+    name, tags, group = spec.name, spec.publishing.tags, publish.group or ""
+    if not spec.publishing.copies_rows:
+        return Published(name, publish.audits, withheld, tags, group)
+    return Published(
+        name, publish.audits, withheld, tags, group, is_copied=True, transfer=transfer, stages=table_stages(spec)
+    )
+
+
+def _published(table: Table) -> Published:
+    """Returns a table of the running pipeline, whose keys show which rows were deleted meanwhile."""
+    copies_rows = table.spec.publishing.copies_rows
+    return published_table(table.spec, transfer_of(table) if copies_rows else None)
 
 
 @dataclass
@@ -238,7 +252,7 @@ class PublishSchedule:
             return self._group_published(group)
         if table.spec.publishing.publish is None:
             return {table.name: self._tagged(table, turn)}
-        return {table.name: self._opened().publish(published_table(table.spec), last=turn.report)}
+        return {table.name: self._opened().publish(_published(table), last=turn.report)}
 
     def _group_published(self, group: _Group) -> Mapping[str, PublishReport] | None:
         """See `_reports`. A run that has caught up has the newest snapshots of one moment."""
@@ -257,7 +271,7 @@ class PublishSchedule:
             self._cuts.end(group.name)
         publisher = GroupPublisher(self._opened(), group.name)
         last = {table.name: turn.report for table, turn in zip(group.tables, group.turns, strict=True)}
-        return publisher.publish([published_table(table.spec) for table in group.tables], offsets, last=last)
+        return publisher.publish([_published(table) for table in group.tables], offsets, last=last)
 
     def _report_wait(self, group: _Group, cut: Cut) -> None:
         """Reports which tables the others of the group wait for."""
@@ -302,7 +316,7 @@ def report_of_state(publishing: PublishingSpec, state: TableState | None) -> Pub
     report = PublishReport(publishing.branch, "waiting" if publishing.publish is not None else "unpublished")
     if state is None:
         return report
-    if publishing.publish is not None and state.main_id is not None and state.main_id == state.head_id:
+    if publishing.publish is not None and state.main_id is not None and is_published(state):
         report = replace(report, state="published")
     if held := state.marks.get(HELD):
         report = held_report(report, held, state.name)

@@ -39,15 +39,19 @@ def settings_of_changes(table: TableSpec) -> dict[str, Any]:
     kind = table.changes.envelope.kind if table.changes.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
-    is_refused = refusing_reader(table.publishing.readers, _UPSERT_VERSION, is_upsert=True) is not None
+    has_deletes = not table.publishing.copies_rows
+    is_refused = refusing_reader(table.publishing.readers, _UPSERT_VERSION, has_deletes) is not None
     version = table.layout.format_version if has_version else _UPSERT_VERSION - is_refused
     return {"metadata": table.metadata | metadata, "format_version": version}
 
 
 def check_readers(table: TableSpec) -> Iterator[Mistake]:
     """Yields a format version that an engine of `readers` cannot read."""
-    version, is_upsert = table.layout.format_version, table.changes.mode == "upsert"
-    reader = refusing_reader(table.publishing.readers, version, is_upsert)
+    version, has_deletes = (
+        table.layout.format_version,
+        table.changes.mode == "upsert" and not table.publishing.copies_rows,
+    )
+    reader = refusing_reader(table.publishing.readers, version, has_deletes)
     if reader is not None:
         message = f"{reader.label} does not read what Frazil writes with `format_version: {version}`"
         yield Mistake("format_version", message, "write `format_version: 2`, or take it out of `readers`")

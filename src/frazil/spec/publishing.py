@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from frazil.errors import SpecError
 from frazil.spec.syntax import forms
@@ -55,9 +55,9 @@ class Reader(NamedTuple):
     #: Whether it reads deletion vectors, which an upsert table of format version 3 has.
     reads_vectors: bool = True
 
-    def reads(self, format_version: int, is_upsert: bool) -> bool:
+    def reads(self, format_version: int, has_deletes: bool) -> bool:
         """Returns whether it reads tables that Frazil writes in this format version."""
-        return format_version < _NEWEST_FORMAT or (self.reads_format_3 and (self.reads_vectors or not is_upsert))
+        return format_version < _NEWEST_FORMAT or (self.reads_format_3 and (self.reads_vectors or not has_deletes))
 
 
 _NEWEST_FORMAT = 3
@@ -79,9 +79,9 @@ READERS: Mapping[str, Reader] = {
 """The engines of `readers`. None of them lacks position deletes, so the format version decides what all can read."""
 
 
-def refusing_reader(names: Iterable[str], format_version: int, is_upsert: bool) -> Reader | None:
+def refusing_reader(names: Iterable[str], format_version: int, has_deletes: bool) -> Reader | None:
     """Returns the first of these readers that cannot read a table in this format version; None where all can."""
-    return next((READERS[name] for name in names if not READERS[name].reads(format_version, is_upsert)), None)
+    return next((READERS[name] for name in names if not READERS[name].reads(format_version, has_deletes)), None)
 
 
 class DailyTime(NamedTuple):
@@ -161,12 +161,22 @@ class PublishingSpec(Declared):
     publish: Annotated[PublishSpec | None, section("publish")] = None
     """When main is moved to what the branch has: every so often, if every audit holds and the rows meet their
     expectations. Only with a `branch`."""
+    delete_mode: Literal["merge_on_read", "copy_on_write"] = "merge_on_read"
+    """`copy_on_write`: at each publish main gets data files alone, in which deleted rows are left out; the branch has delete
+    files until then. The default of a table with `publish` and with `readers` that lack deletion vectors."""
     tags: Annotated[tuple[TagSpec, ...], forms.by_name(section("tag").schema, _TAGS)] = ()
     """Tags of what readers see, by calendar: `{daily: {at: "00:00 Europe/Berlin", keep: 30d}}` makes a tag
     `daily-2026-11-29` at the first snapshot that is complete to this time. Expiry keeps its snapshot."""
     readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
     """The engines that read the table. A new upsert table gets the newest format version that all of them read, and
     `check` refuses a table that one of them cannot read."""
+
+    @property
+    def copies_rows(self) -> bool:
+        """Whether main gets data files alone."""
+        if "delete_mode" in self.model_fields_set:
+            return self.delete_mode == "copy_on_write"
+        return self.publish is not None and not all(READERS[name].reads_vectors for name in self.readers)
 
 
 def describe_publishing(publishing: PublishingSpec) -> Iterator[str]:
@@ -179,6 +189,8 @@ def describe_publishing(publishing: PublishingSpec) -> Iterator[str]:
             group = "" if publish.group is None else f", together with the tables of the group {publish.group}"
             holding = f" if these audits hold: {audits}" if audits else ""
             mover = f"follows every {duration_text(publish.every_s)}{group}{holding}"
+        if publishing.copies_rows:
+            mover += ", without delete files"
         yield f"commits to the branch {publishing.branch}; main, which readers see, {mover}"
     for tag in publishing.tags:
         time = f"{tag.at.minute // 60:02}:{tag.at.minute % 60:02} {tag.at.zone}"

@@ -225,6 +225,10 @@ def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
     if table.publishing.publish is not None and table.publishing.branch == MAIN:
         message = "`publish` has nothing to publish: commits go to main, where readers see them at once"
         yield Mistake("publish", message, "write `branch: ingest`, or remove `publish`")
+    if table.publishing.publish is None and table.publishing.copies_rows:
+        message = "`delete_mode: copy_on_write` is for what is published, and the table has no `publish`"
+        remedy = "write `branch: ingest` and `publish: {every: 10m}`, or remove `delete_mode`"
+        yield Mistake("delete_mode", message, remedy)
 
 
 def _named(table: TableSpec) -> Iterator[tuple[str, int, str, str]]:

@@ -229,3 +229,21 @@ def test_readers_choose_the_format_version_of_a_new_upsert_table(
 ) -> None:
     spec = scenario.spec(f"tables: {{s.t: {{topic: a, mode: upsert, key_columns: [id], readers: {readers}}}}}\n")
     assert spec.tables[0].layout.format_version == version
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "copies_rows"),
+    [
+        ("readers: [starrocks]", 3, True),
+        ("readers: [athena]", 2, True),
+        ("readers: [spark, trino]", 3, False),
+        ("readers: [athena], delete_mode: merge_on_read", 2, False),
+        ("delete_mode: copy_on_write", 3, True),
+    ],
+)
+def test_readers_without_deletion_vectors_get_data_files_alone_where_a_table_is_published(
+    scenario: Scenario, settings: str, version: int, copies_rows: bool
+) -> None:
+    published = f"mode: upsert, key_columns: [id], branch: ingest, publish: {{every: 5m}}, {settings}"
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, {published}}}}}\n")
+    assert (spec.tables[0].layout.format_version, spec.tables[0].publishing.copies_rows) == (version, copies_rows)

@@ -178,12 +178,13 @@ def test_two_processes_end_in_one_generation(shop: Shop) -> None:
     shop.ingest_both(11)
     move, other = shop.branches.move, shop.another()
 
-    def meanwhile(moved: BranchMove) -> None:
-        move(moved)
+    def meanwhile(moved: BranchMove) -> int | None:
+        main_id = move(moved)
         if moved.table == CUSTOMERS:
             shop.branches.move = move  # type: ignore[method-assign]
             shop.ingest_both(12)
             assert other.publish(TABLES) is not None
+        return main_id
 
     setattr(shop.branches, "move", meanwhile)  # noqa: B010
     with pytest.raises(ConflictError):
@@ -229,7 +230,7 @@ def test_main_of_one_table_that_was_set_back_holds_the_group(shop: Shop) -> None
     shop.publish()
     shop.ingest_both(11)
     shop.publish()
-    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(CUSTOMERS, first)
+    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(TABLES[0], first)
     shop.ingest_both(12)
     assert (shop.publish(), shop.seen) == (["held"] * 2, [10, 11])
     assert shop.group.publish(TABLES, mode="by hand") is not None
@@ -244,12 +245,12 @@ def test_nothing_dangles_whatever_is_interrupted(shop: Shop) -> None:
         shop.ingest(ORDERS, newest + int(chance.integers(-1, 2)))
         move, left = shop.branches.move, int(chance.integers(4))
 
-        def interrupted(moved: BranchMove, move: Callable[[BranchMove], None] = move) -> None:
+        def interrupted(moved: BranchMove, move: Callable[[BranchMove], int | None] = move) -> int | None:
             nonlocal left
             left -= 1
             if left == 0:
                 raise UnavailableError("the catalog does not answer")
-            move(moved)
+            return move(moved)
 
         setattr(shop.branches, "move", interrupted)  # noqa: B010
         with suppress(UnavailableError):

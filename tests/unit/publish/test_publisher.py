@@ -211,7 +211,7 @@ def test_another_writers_commit_to_main_is_not_undone_until_somebody_decides(sce
     assert (report.state, scene.seen, len(scene.audits.asked)) == ("diverged", foreign, 1)
     assert scene.publisher.publish(AUDITED, "override").state == "diverged"
     assert "--to SNAPSHOT" in report.remedy
-    scene.publisher.publish_snapshot(TABLE, candidate)
+    scene.publisher.publish_snapshot(AUDITED, candidate)
     assert scene.seen == candidate
 
 
@@ -280,7 +280,7 @@ def test_main_that_was_set_back_stays_there_until_somebody_publishes(scene: Scen
     first, _ = scene.ingest(), scene.publish()
     second = scene.ingest()
     scene.publish()
-    report = scene.publisher.publish_snapshot(TABLE, first)
+    report = scene.publisher.publish_snapshot(AUDITED, first)
     assert (report.snapshot_id, scene.seen) == (first, first)
     scene.ingest()
     held = scene.publish()
@@ -315,9 +315,9 @@ def test_a_snapshot_of_another_branch_is_refused_and_one_of_this_branch_taken(sc
     chosen = scene.ingest()
     foreign = scene.main.append_foreign(TABLE)
     with pytest.raises(SpecError, match=f"does not have the snapshot {foreign}") as refused:
-        scene.publisher.publish_snapshot(TABLE, foreign)
+        scene.publisher.publish_snapshot(AUDITED, foreign)
     assert "choose one of its snapshots" in refused.value.remedy
-    scene.publisher.publish_snapshot(TABLE, chosen)
+    scene.publisher.publish_snapshot(AUDITED, chosen)
     assert scene.seen == chosen
 
 

@@ -33,6 +33,11 @@ TABLES = [
             "{at: '00:00 UTC'}",
         )
     ),
+    tables(
+        "branch: b, delete_mode: copy_on_write",
+        "branch: ingest, publish: {every: 10m}, delete_mode: copy_on_write",
+        "branch: b",
+    ),
     tables("branch: b, publish: {group: a b}", "branch: b, publish: {group: shop}"),
     tables("publish: {every: 1m}", "branch: ingest, publish: {every: 1m}", ""),
     tables(

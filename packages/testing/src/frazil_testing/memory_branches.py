@@ -24,12 +24,16 @@ class MemoryBranches:
             return None
         return read_table_metadata(table, json.dumps(document), branch=self._catalog.branch_of(table))
 
-    def move(self, move: BranchMove) -> None:
-        """See Branches."""
-        self._catalog.move_branch(move, {**move.marks, MOVE_ID: move.id})
+    def move(self, move: BranchMove) -> int | None:
+        """See Branches. The snapshot itself stands for its copy."""
+        named = {move.names_snapshot: str(move.snapshot_id)} if move.names_snapshot else {}
+        self._catalog.move_branch(move, {**move.marks, **named, MOVE_ID: move.id})
+        return move.snapshot_id
 
-    def move_together(self, moves: Sequence[BranchMove]) -> None:
+    def move_together(self, moves: Sequence[BranchMove]) -> list[int | None]:
         """See Branches: one after another."""
+        moved = []
         for move in moves:
-            self.move(move)
+            moved.append(self.move(move))
             hit("publish.between")
+        return moved

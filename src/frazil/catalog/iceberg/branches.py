@@ -8,12 +8,13 @@ the branch alone, so that commits to other branches do not interfere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from frazil.catalog.branches_port import MOVE_ID, BranchMove, left
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.copies import IcebergCopy, forget, staged_copy
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
@@ -42,90 +43,103 @@ class IcebergBranches:
             raise unavailable("the table metadata cannot be read", error, table) from None
         return read_table_metadata(table, text, branch=self._catalog.branch_of(table))
 
-    def move(self, move: BranchMove) -> None:
-        failure: Exception | None = None
-        for _ in range(_TRIES):
-            operations, base = self._loaded(move, failure)
-            if self._has_landed(base, move):
-                return
-            _refuse_other_state(base, move)
-            try:
-                updated = self._updated(base, move)
-                hit("publish.before")
-                operations.commit(base, updated)
-                hit("publish.landed")
-                failure = None
-            except lost_answers() as error:
-                failure = error
-                if not is_conflict(error):
-                    break
-        _, base = self._loaded(move, failure)
-        if self._has_landed(base, move):
-            return
-        if failure is not None and not is_conflict(failure):
-            raise unavailable("the branch cannot be moved", failure, move.table) from None
-        raise ConflictError("other writers change the table faster than the branch can be moved", where=move.table)
+    def move(self, move: BranchMove) -> int | None:
+        return self.move_together([move])[0]
 
-    def move_together(self, moves: Sequence[BranchMove]) -> None:
+    def move_together(self, moves: Sequence[BranchMove]) -> list[int | None]:
         """See Branches. A server of a REST catalog may only seem to have commits of several tables, and commit them one
         after another: then the changes that have landed are completed by the others.
         """
-        if len(moves) < 2 or not self._catalog.commits_together:
-            for move in moves:
-                self.move(move)
-                hit("publish.between")
-            return
+        if len(moves) > 1 and not self._catalog.commits_together:
+            return [moved for move in moves for moved in self._moved_one(move)]
         failure: Exception | None = None
         for _ in range(_TRIES):
-            if self._is_complete(moves, bases := [self._loaded(move, failure)[1] for move in moves]):
-                return
-            for base, move in zip(bases, moves, strict=True):
-                _refuse_other_state(base, move)
-            updated = [self._updated(base, move) for base, move in zip(bases, moves, strict=True)]
+            loaded = [self._loaded(move, failure) for move in moves]
+            if (snapshots := self._completed(moves, loaded)) is not None:
+                return snapshots
+            staged = [self._staged(java, move) for java, move in zip(loaded, moves, strict=True)]
             try:
                 hit("publish.before")
-                self._catalog.commit_together([*zip((move.table for move in moves), bases, updated, strict=True)])
+                self._commit(moves, loaded, staged)
                 hit("publish.landed")
                 failure = None
             except lost_answers() as error:
                 failure = error
                 if not is_conflict(error):
                     break
-        if self._is_complete(moves, [self._loaded(move, failure)[1] for move in moves]):
-            return
+                self._forget(moves, loaded, staged)
+        snapshots = self._completed(moves, [self._loaded(move, failure) for move in moves])
+        if snapshots is not None:
+            return snapshots
+        where = moves[0].table
         if failure is not None and not is_conflict(failure):
-            raise unavailable("the tables cannot be published together", failure, moves[0].table) from None
-        raise ConflictError("other writers change the tables faster than they can be published", where=moves[0].table)
+            raise unavailable("the branch cannot be moved", failure, where) from None
+        raise ConflictError("other writers change the table faster than the branch can be moved", where=where)
 
-    def _is_complete(self, moves: Sequence[BranchMove], bases: Sequence[Any]) -> bool:
-        """Returns whether the tables have all changes; makes those that are missing where they have some."""
-        missing = [move for base, move in zip(bases, moves, strict=True) if not self._has_landed(base, move)]
-        if len(missing) < len(moves):
-            for move in missing:
-                self.move(move)
-            return True
-        return False
+    def _moved_one(self, move: BranchMove) -> Iterator[int | None]:
+        yield self.move(move)
+        hit("publish.between")
 
-    def _loaded(self, move: BranchMove, failure: Exception | None) -> tuple[Any, Any]:
-        """Returns the operations of the Java table and its metadata, fresh from the catalog. failure: of the last try.
+    def _commit(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
+        if len(moves) == 1:
+            loaded[0].operations().commit(*staged[0])
+        else:
+            changes = ((move.table, *change) for move, change in zip(moves, staged, strict=True))
+            self._catalog.commit_together([*changes])
+
+    def _forget(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
+        """Deletes the manifests of copies that were not committed."""
+        for move, java, (_, updated) in zip(moves, loaded, staged, strict=True):
+            if move.copy is not None:
+                forget(java, updated)
+
+    def _completed(self, moves: Sequence[BranchMove], loaded: Sequence[Any]) -> list[int | None] | None:
+        """Returns the snapshots that the branches have where the tables have all changes; makes those that are missing
+        where they have some. Returns None where they have none.
+        """
+        heads: list[int | None] = []
+        bases = [java.operations().current() for java in loaded]
+        if not any(self._has_landed(base, move) for base, move in zip(bases, moves, strict=True)):
+            return None
+        for base, move in zip(bases, moves, strict=True):
+            if not self._has_landed(base, move):
+                heads.append(self.move(move))
+                continue
+            ref = None if move.branch is None else base.ref(move.branch)
+            heads.append(None if ref is None else int(ref.snapshotId()))
+        return heads
+
+    def _loaded(self, move: BranchMove, failure: Exception | None) -> Any:
+        """Returns the Java table, fresh from the catalog. failure: of the last try.
 
         Raises: UnavailableError where it cannot be loaded.
         """
         try:
-            operations = self._catalog.java_table(move.table).operations()
-            return operations, operations.current()
+            java = self._catalog.java_table(move.table)
+            java.operations().current()
         except java_errors() as error:
             raise unavailable("the branch cannot be moved", failure or error, move.table) from None
+        return java
 
     def _has_landed(self, base: Any, move: BranchMove) -> bool:
         return bool(base.properties().get(key(self._catalog.pipeline, MOVE_ID)) == move.id)
 
-    def _updated(self, base: Any, move: BranchMove) -> Any:
-        """Returns the metadata with the change."""
-        iceberg = self._jvm.org.apache.iceberg
-        builder = iceberg.TableMetadata.buildFrom(base)
+    def _staged(self, java: Any, move: BranchMove) -> tuple[Any, Any]:
+        """Returns the metadata of the Java table before and after the change.
+
+        Raises: ConflictError where another state has replaced the expected one.
+        """
+        iceberg, entry = self._jvm.org.apache.iceberg, (key(self._catalog.pipeline, MOVE_ID), move.id)
+        base = started = java.operations().current()
+        if move.copy is not None:
+            assert isinstance(move.copy, IcebergCopy)
+            _refuse_other_state(base, move)  # Before manifests are written.
+            base, started = staged_copy(self._jvm, java, move.copy, entry)
+        _refuse_other_state(base, move)
+        builder = iceberg.TableMetadata.buildFrom(started)
         ref = None if move.branch is None else base.ref(move.branch)
-        if move.branch is None:
+        copied = move.snapshot_id if move.copy is None else int(started.currentSnapshot().snapshotId())
+        if move.branch is None or move.copy is not None:
             pass
         elif move.snapshot_id is None:
             builder.removeRef(move.branch)
@@ -139,19 +153,19 @@ class IcebergBranches:
             builder.setRef(move.branch, new.build())
         for name, tag in move.tags.items():
             if base.ref(name) is None:
-                builder.setRef(
-                    name, iceberg.SnapshotRef.tagBuilder(tag.snapshot_id).maxRefAgeMs(tag.max_age_ms).build()
-                )
+                tagged = copied if tag.snapshot_id == move.snapshot_id else tag.snapshot_id
+                builder.setRef(name, iceberg.SnapshotRef.tagBuilder(tagged).maxRefAgeMs(tag.max_age_ms).build())
         for name in move.dropped_tags:
             if base.ref(name) is not None:
                 builder.removeRef(name)
-        marks = {**move.marks, MOVE_ID: move.id}
+        named = {move.names_snapshot: str(copied)} if move.names_snapshot else {}
+        marks = {**move.marks, **named, MOVE_ID: move.id}
         properties = {key(self._catalog.pipeline, name): value for name, value in marks.items()}
         builder.setProperties({name: value for name, value in properties.items() if value is not None})
         removed = {name for name, value in properties.items() if value is None}
         if removed:
             builder.removeProperties(removed)
-        return builder.build()
+        return base, builder.build()
 
 
 def _refuse_other_state(base: Any, move: BranchMove) -> None:

@@ -60,10 +60,35 @@ def compact_table(
 
     Raises: what the JVM raises where a group cannot be rewritten.
     """
-    gateway, java = catalog.gateway, catalog.java_table(table)
-    jvm = gateway.jvm
-    branch = catalog.branch_of(table)
+    java, branch = catalog.java_table(table), catalog.branch_of(table)
     head_id = None if branch == MAIN else int(newest_snapshot(java, table, branch).snapshotId())
+    swap = RewriteCommit(catalog, table, java, transfer)
+    removed = added = size = lost = 0
+    for groups in written_groups(spark, catalog, java, table, compaction, merge_of, head_id):
+        if not swap.commit(groups):
+            lost += sum(int(group.inputFileNum()) for group in groups)
+            continue
+        removed += sum(int(group.inputFileNum()) for group in groups)
+        added += sum(int(group.addedFiles().size()) for group in groups)
+        size += sum(int(group.inputFilesSizeInBytes()) for group in groups)
+    return Rewritten(removed, added, size, lost)
+
+
+def written_groups(
+    spark: SparkSession,
+    catalog: IcebergCatalog,
+    java: Any,
+    table: str,
+    compaction: Compaction,
+    merge_of: MergeOf | None,
+    head_id: int | None,
+) -> Iterator[list[Any]]:
+    """Yields groups of files whose new files are written, in lists that are to be committed together. head_id: the snapshot
+    that has the files; None: the newest one of main.
+
+    Raises: as `compact_table`.
+    """
+    gateway, jvm = catalog.gateway, catalog.gateway.jvm
     seen = seen_as(jvm, java, with_no_order=bool(compaction.zorder), head_id=head_id)
     options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
     is_chosen_here = compaction.partitions is not None or not is_readable
@@ -84,21 +109,13 @@ def compact_table(
         merger = open_merger(
             spark, catalog, table, java, lambda state: merge_of(state, compaction.stages), _cores(spark)
         )
-    swap = RewriteCommit(catalog, table, java, transfer)
-    removed = added = size = lost = 0
     for groups in _lots(planned):
         hit("maintenance.compact.begins")
         merged = merger.write(groups) if merger else []
         for group, files in zip_longest(groups, merged):
             group.setOutputFiles(rewrite_group(group) if files is None else files)
         hit("maintenance.compact.written")
-        if not swap.commit(groups):
-            lost += sum(int(group.inputFileNum()) for group in groups)
-            continue
-        removed += sum(int(group.inputFileNum()) for group in groups)
-        added += sum(int(group.addedFiles().size()) for group in groups)
-        size += sum(int(group.inputFilesSizeInBytes()) for group in groups)
-    return Rewritten(removed, added, size, lost)
+        yield groups
 
 
 def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False, head_id: int | None = None) -> Any:

@@ -118,9 +118,9 @@ class IcebergMaintenance:
             raise unavailable("the table cannot be loaded", error, table) from None
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
-        with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
+        with explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
             self._forget_dropped_values(table)
-            done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
+            done = compact_table(self.activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
                 self._actions().removeDanglingDeleteFiles(staging).execute()
@@ -128,13 +128,13 @@ class IcebergMaintenance:
             return done
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
-        with _explained("delete files cannot be rewritten", table):
+        with explained("delete files cannot be rewritten", table):
             self._forget_dropped_values(table)
             java, staging = self._staged(table)
             # Iceberg would take files of such a spec and of others for files of one partition.
             if not is_readable_by_spark(self._jvm, java) or dropped_fields(java.specs()):
                 return compact_table(
-                    self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
+                    self.activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
                 )
             action = self._actions().rewritePositionDeletes(staging)
             for name, value in options.items():
@@ -148,7 +148,7 @@ class IcebergMaintenance:
             )
 
     def rewrite_manifests(self, table: str) -> Rewritten:
-        with _explained("manifests cannot be rewritten", table):
+        with explained("manifests cannot be rewritten", table):
             self._forget_dropped_values(table)
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
@@ -176,7 +176,7 @@ class IcebergMaintenance:
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
-        with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
+        with explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
             # By id only: expiry by age could expire snapshots that were not chosen.
             java = self._catalog.java_table(table)
             present = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
@@ -190,7 +190,7 @@ class IcebergMaintenance:
             hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
-        with _explained("progress cannot be carried forward", table):
+        with explained("progress cannot be carried forward", table):
             java = self._catalog.java_table(table)
             text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
             branch = self._catalog.branch_of(table)
@@ -209,7 +209,7 @@ class IcebergMaintenance:
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
-        with _explained("orphan files cannot be listed", table, lasting=_LASTING):
+        with explained("orphan files cannot be listed", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
             # Metadata of any age: a table that shares the folder may have been created today. By its name, the folder
@@ -219,7 +219,7 @@ class IcebergMaintenance:
             return sorted(self._mine(java, location, older_than_ms))
 
     def remove(self, table: str, paths: Sequence[str]) -> None:
-        with _explained("files cannot be removed", table):
+        with explained("files cannot be removed", table):
             io = self._catalog.java_table(table).io()
             for start in range(0, len(paths), _DELETED_AT_ONCE):
                 hit("maintenance.orphans.deleting")
@@ -229,7 +229,7 @@ class IcebergMaintenance:
                 self._jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, chosen, "orphan", False)
 
     def compute_statistics(self, table: str) -> None:
-        with _explained("statistics cannot be computed", table):
+        with explained("statistics cannot be computed", table):
             java = self._catalog.java_table(table)
             if not is_readable_by_spark(self._jvm, java):
                 raise SpecError(
@@ -247,7 +247,7 @@ class IcebergMaintenance:
             hit("maintenance.statistics.landed")
 
     def note(self, table: str, name: str, text: str) -> None:
-        with _explained("a property of the table cannot be set", table):
+        with explained("a property of the table cannot be set", table):
             set_property(self._catalog.java_table(table), key(self._catalog.pipeline, name), text)
 
     def _forget_dropped_values(self, table: str) -> None:
@@ -271,10 +271,10 @@ class IcebergMaintenance:
 
     def _actions(self) -> Any:
         """Returns Iceberg's actions in the session of maintenance."""
-        chosen: Any = self._activated()
+        chosen: Any = self.activated()
         return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(chosen._jsparkSession)
 
-    def _activated(self) -> SparkSession:
+    def activated(self) -> SparkSession:
         """Returns a session of its own, in a scheduler pool that leaves tasks to ingestion."""
         if self._session is None:
             raise UnavailableError("table maintenance needs Spark, which this command does not start")
@@ -295,7 +295,7 @@ class IcebergMaintenance:
         """In its block, the files of the snapshot are read by as many tasks as maintenance may use, or half as many: two
         consecutive splits together exceed the size of one.
         """
-        summary, conf = summary_of(snapshot), self._activated().conf
+        summary, conf = summary_of(snapshot), self.activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
         if self._cores > 1 and size:
@@ -410,7 +410,7 @@ def _refuse_lost(landed: bool | None, table: str) -> None:
 
 
 @contextmanager
-def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Sequence[str] = ()) -> Iterator[None]:
+def explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Sequence[str] = ()) -> Iterator[None]:
     """Turns exceptions of the JVM in its block into ConflictError or UnavailableError with the cause. conflicts:
     further exceptions that mean a conflict. lasting: the usual ones that do not.
     """

@@ -105,11 +105,13 @@ class _TableView:
 
 
 class RewriteCommit:
-    """Commits compactions of files of `table` that were read at the newest snapshot of `java`, which belongs to the
-    caller.
+    """Commits compactions of files of `table` that were read at the snapshot `at`, or at the newest one of `java`, which
+    belongs to the caller.
     """
 
-    def __init__(self, catalog: IcebergCatalog, table: str, java: Any, transfer: Transfer | None) -> None:
+    def __init__(
+        self, catalog: IcebergCatalog, table: str, java: Any, transfer: Transfer | None, at: Any | None = None
+    ) -> None:
         self._catalog = catalog
         self._jvm = catalog.gateway.jvm
         self._files = DataFiles(catalog.gateway)
@@ -117,14 +119,14 @@ class RewriteCommit:
         self._java = java
         self._transfer = transfer
         self._branch = catalog.branch_of(table)
-        head = newest_snapshot(java, table, self._branch)
+        head = at or newest_snapshot(java, table, self._branch)
         self._read_at, self._number = int(head.snapshotId()), head.sequenceNumber()
         self._has_deletes = summary_of(head).get("total-delete-files") != "0"
         self._file_count = int(summary_of(head).get("total-data-files") or 0)
 
-    def commit(self, groups: Sequence[Any]) -> bool:
+    def commit(self, groups: Sequence[Any], is_shared: bool = False) -> bool:
         """Replaces the files of these groups, which are written. Returns False after a conflicting commit; the new
-        files are deleted then.
+        files are deleted then, unless another branch has them too (is_shared).
 
         Deletes that were added to a file do not prevent the commit where they can be transferred: they are searched,
         delete files for the new files are written, and Iceberg refuses the commit only for later deletes. The first
@@ -147,7 +149,8 @@ class RewriteCommit:
             if view is not None:
                 remove(self._java, (delete.path for delete in view.come))
                 view = self._first_view(rewrite) if self._transfer is not None else None
-        remove(self._java, (str(file.location()) for group in groups for file in each(group.addedFiles())))
+        if not is_shared:
+            remove(self._java, (str(file.location()) for group in groups for file in each(group.addedFiles())))
         return False
 
     def _described(self, groups: Sequence[Any]) -> _Rewrite:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from pyiceberg.schema import Schema
 
+from frazil.catalog.maintenance_port import Transfer
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import KEY_HEADER
 from frazil.errors import SpecError
@@ -30,6 +32,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import is_merging, retracts
 from frazil.stages.table import table_stages
+from frazil.upsert.commit import transfer_deletes
 from frazil.upsert.late_records import noted_times
 from frazil.write.plain_target import files_of, plain_target
 from frazil.write.target import (
@@ -261,3 +264,12 @@ def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
         may_widen=False,
         on_bad=table.spec.bad_records.on_bad_record,
     )
+
+
+def transfer_of(table: Table) -> Transfer | None:
+    """Returns how rows that ingestion deletes during a compaction are found in the new files: by the table's keys."""
+    if table.state is None or table.spec.changes.mode != "upsert":
+        return None
+    target = target_of(table)
+    has_keys = target.changes is not None and bool(target.changes.paths)
+    return partial(transfer_deletes, target, table.state.format_version) if has_keys else None
