@@ -128,14 +128,19 @@ def _multiply(word: np.uint64, other: np.uint64) -> np.uint64:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _hash(i: int, end: int, seed: np.uint64) -> np.uint64:
-    """Returns a hash of the bytes from one address to another, sixteen at a time in two halves."""
+    """Returns a hash of the bytes from one address to another, sixteen at a time in two halves. The last bytes are read
+    together with some before them: a branch for what is left would be guessed wrongly for every other record.
+    """
     count = np.uint64(end - i)
-    other = seed ^ _K2
-    while end - i > 32:
-        seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
-        other = _multiply(load64(i + 16) ^ _K3, load64(i + 24) ^ other)
-        i += 32
-    seed ^= other
+    if end - i >= 32:
+        other = seed ^ _K2
+        while end - i > 32:
+            seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
+            other = _multiply(load64(i + 16) ^ _K3, load64(i + 24) ^ other)
+            i += 32
+        seed = _multiply(load64(end - 32) ^ _K1, load64(end - 24) ^ seed)
+        other = _multiply(load64(end - 16) ^ _K3, load64(end - 8) ^ other)
+        return _multiply(_K4 ^ count, seed ^ other)
     if end - i > 16:
         seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
         i += 16
