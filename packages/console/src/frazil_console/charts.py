@@ -22,7 +22,7 @@ _TIME = Markup('<text x="{x}" y="130" text-anchor="{anchor}">{text}</text>')
 _HOVER = Markup('<rect class="hover" x="{x}" width="{width}" height="112"><title>{text}</title></rect>')
 _POINTS, _HEIGHT, _WIDTH = 240, 110, 600
 _HOVERS = 60
-_SHORTEST_S = 300
+_SHORTEST_S = 60
 _HOUR_S = 3_600
 _BAR = Markup('<svg class="bar" viewBox="0 0 300 12" aria-hidden="true"><rect width="{}"/></svg>')
 _BARS = 300
@@ -49,8 +49,8 @@ def sparkline(values: Values, lowest_top: float) -> Markup:
 
 
 def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[float], str]) -> Chart:
-    """Returns a chart of values, the last of which is of the time `end_s`. It begins where the first value is known, five
-    minutes before its end at the latest: a young past fills its chart. text: how a value reads.
+    """Returns a chart of values, the last of which is of the time `end_s`. It begins where the first value is known, a
+    minute before its end at the latest: a young past fills its chart. text: how a value reads.
     """
     values = _known_part(values, step_s)
     points = peaks(values, _POINTS)

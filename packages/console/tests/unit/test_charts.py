@@ -43,7 +43,7 @@ def test_a_young_past_fills_its_chart_and_says_its_times_and_values() -> None:
     assert 'd="M0 111' in drawn.svg
     short = np.full(360, np.nan, np.float32)
     short[-2:] = 5
-    assert ">01:55:10<" in chart("Rate", short, 7_200, 10, str).svg, "five minutes at least"
+    assert ">01:59:10<" in chart("Rate", short, 7_200, 10, str).svg, "a minute at least"
 
 
 def test_a_histogram_shows_every_count() -> None:
