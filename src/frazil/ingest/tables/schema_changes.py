@@ -43,6 +43,7 @@ from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import advice
+from frazil.upsert.history.columns import check_order
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import metadata_columns
@@ -84,9 +85,12 @@ def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFie
     return {**requested_fields, (): {member.name: member.field_type for member in row.fields}}
 
 
-def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
+def checked_change(
+    table: Table, change: Callable[[Schema], Schema], keys: Sequence[str], *, are_rows: bool
+) -> Callable[[Schema], Schema]:
     """Returns the change with checks: it raises SpecError when the table would have too many columns, or key columns or
-    an ordering column that are no plain values. keys: the key columns that the records name.
+    an ordering column that are no plain values. keys: the key columns that the records name. are_rows: whether the rows
+    have these columns, and no query makes others of them.
     """
 
     def checked(schema: Schema) -> Schema:
@@ -94,7 +98,9 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
         if table.spec.changes.mode == "upsert":
             target = target_of(table, after)
             check_columns(target, keys)
-            check_functions(target)
+            if are_rows:
+                check_functions(target)
+                check_order(target)
         return after
 
     return checked
