@@ -158,7 +158,7 @@ class SchemaUpdates:
         """
         table = planned.table
         try:
-            records, are_rows = table.records, not table.spec.has_query
+            records = table.records
             requested_fields, rejected = accept_columns(
                 records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
             )
@@ -173,7 +173,7 @@ class SchemaUpdates:
                 hit("evolve.before")
                 made_optional = [tuple(json.loads(path)) for path in sorted(report.schema.made_optional)]
                 add = adder(records.spec, requested_fields, made_optional)
-                change = checked_change(records, add, report.schema.key_columns, are_rows=are_rows)
+                change = checked_change(table, add, report.schema.key_columns)
                 evolved = self.queries.evolve(table, change)
                 state = set_key_columns(self._catalog, evolved, report.schema.key_columns)
                 no_op_change = find_no_op_change(
@@ -184,7 +184,7 @@ class SchemaUpdates:
             declared = new_schema(
                 (column.name, column.type) for column in records.spec.shape.columns if not column.is_own
             )
-            schema = checked_change(records, add, report.schema.key_columns, are_rows=are_rows)(declared)
+            schema = checked_change(table, add, report.schema.key_columns)(declared)
             if not schema.fields and not table.spec.shape.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")

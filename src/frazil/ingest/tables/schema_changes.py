@@ -85,20 +85,18 @@ def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFie
     return {**requested_fields, (): {member.name: member.field_type for member in row.fields}}
 
 
-def checked_change(
-    table: Table, change: Callable[[Schema], Schema], keys: Sequence[str], *, are_rows: bool
-) -> Callable[[Schema], Schema]:
-    """Returns the change with checks: it raises SpecError when the table would have too many columns, or key columns or
-    an ordering column that are no plain values. keys: the key columns that the records name. are_rows: whether the rows
-    have these columns, and no query makes others of them.
+def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
+    """Returns the change of the columns of the table's records with checks: it raises SpecError when these would be too
+    many, or key columns or an ordering column no plain values. keys: the key columns that the records name.
     """
+    records, is_whole = table.records, table.state is not None and not table.spec.has_query
 
     def checked(schema: Schema) -> Schema:
-        after = within_limit(table, change)(schema)
-        if table.spec.changes.mode == "upsert":
-            target = target_of(table, after)
+        after = within_limit(records, change)(schema)
+        if records.spec.changes.mode == "upsert":
+            target = target_of(records, after)
             check_columns(target, keys)
-            if are_rows:
+            if is_whole:  # Declared columns, and those that a query makes, are checked when the table gets them.
                 check_functions(target)
                 check_order(target)
         return after
