@@ -39,6 +39,8 @@ _FUNCTIONS: Mapping[str, str] = {
     "collect_list": "collect_list", "array_agg": "collect_list",
 }  # fmt: skip
 """The function of `merge` for each aggregate of Spark that is more than a call with another argument."""
+_OF_ONE_ROW = ("first", "first_value", "any_value", "last", "last_value")
+"""The aggregates that may leave nulls out or not."""
 _LISTED = ("collect_set", "collect_list")
 _OTHERS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -415,7 +417,10 @@ class _Reader:
             remedy = "write `collect_set(…)`, and take its `size` when reading"
             raise SpecError(f"the query has `{text}`: DISTINCT needs all values", remedy=remedy)
         arguments = _split(inner)
-        if call.function in ("first", "last", "first_value", "last_value", "any_value") and len(arguments) == 2:
+        if ignores_nulls and call.function not in _OF_ONE_ROW:
+            message = f"`{text}` has IGNORE NULLS, which is for first and last"
+            raise SpecError(message, remedy="leave it out: other aggregates ignore null anyway")
+        if call.function in _OF_ONE_ROW and len(arguments) == 2:
             ignores_nulls, arguments = self._text(arguments[1]).lower() == "true", arguments[:1]
         if len(arguments) != 1:
             raise SpecError(f"`{text}` has {len(arguments)} arguments", remedy=f"write `{call.function}(VALUE)`")

@@ -43,6 +43,8 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
 """The types of columns that a function takes, and what they are called; the other functions take every column."""
 RETRACTABLE = ("latest", "sum", "count", "avg")
 """The functions from which a row of the source can be subtracted, or that need not change."""
+COUNTING = ("sum", "count", "collect_list")
+"""The functions to which each record adds something, also one that is read a second time."""
 _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
 _OF_ORDER = ("latest", "max")

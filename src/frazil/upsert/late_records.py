@@ -101,12 +101,12 @@ class LateRecords:
 
 
 def _times_of(changes: Changes) -> Ints:
-    """Returns the time of each record in microseconds, int64 `(n_records,)`."""
+    """Returns the time of each record in microseconds, the smallest of its rows', int64 `(n_records,)`."""
     column = changes.own[EVENT_TIME].cast(pa.int64())
-    times = np.full(changes.decoded.refused.size, _FIRST)
+    times = np.full(changes.decoded.refused.size, -_FIRST)
     rows = np.flatnonzero(np.asarray(column.is_valid()))
-    times[changes.records[rows]] = np.asarray(column.fill_null(0))[rows]
-    return times
+    np.minimum.at(times, changes.records[rows], np.asarray(column.fill_null(0))[rows])
+    return np.where(times == -_FIRST, _FIRST, times)
 
 
 def _timestamps(records: Records, count: int) -> Ints:

@@ -143,6 +143,14 @@ FOLLOWED: Mapping[str, str] = {
     " topic, or group by more columns": (
         f"{_MERGES}a_table_that_an_overflow_has_stopped_continues_once_the_remedy_is_done"
     ),
+    **dict.fromkeys(
+        (
+            "give the value a larger type in the query, such as `cast(VALUE as decimal(38,0))`, and create the table again"
+            " from the topic, or group by more columns",
+            "write the average of doubles, such as `avg(cast(VALUE as double))`, and create the table again from the topic",
+        ),
+        f"{_GROUPS}an_aggregate_that_its_type_cannot_hold_stops_the_table_until_the_query_has_a_larger_one",
+    ),
     "merge the column with another function, or group by more columns, such as the day": (
         f"{_MERGES}a_list_without_end_stops_the_table_until_its_column_has_another_function"
     ),
@@ -167,6 +175,8 @@ FOLLOWED: Mapping[str, str] = {
     "declare the column, `columns: {…: timestamptz}`, and create the table again, or remove `order_by`": (
         f"{_HISTORY}a_table_whose_order_is_no_time_continues_once_the_remedy_is_done"
     ),
+    "make a time of it in the query, such as `cast(… as timestamp) as …`; a table that has the column must be created"
+    " again": f"{_HISTORY}a_text_that_orders_versions_is_refused_before_the_table_has_it",
     "give the history a table of its own, or drop the table, so that it is created again from the topic": (
         f"{_HISTORY}a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them"
     ),

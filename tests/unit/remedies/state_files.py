@@ -91,6 +91,10 @@ STATE = [
     tables(_select("select distinct user, count(*) as n from records group by user"), _select(_BY_USER)),
     tables(_select("select user, count(*) as n from records group by rollup(user)"), _select(_BY_USER)),
     tables(_select("select user, count(*) as n from records group by all"), _select(_BY_USER)),
+    tables(
+        _select("select user, max(a) ignore nulls as a from records group by user"),
+        _select("select user, max(a) as a from records group by user"),
+    ),
     tables(_select("select user, count(*) as n from records group by 3"), _select(_BY_USER)),
     tables(_select("select user, count(*) as n from records group by user,"), _select(_BY_USER)),
     tables(

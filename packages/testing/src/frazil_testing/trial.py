@@ -216,7 +216,7 @@ class Trial:
         try:
             wanted = merge_requested_fields(needs.requested_fields, keeps_first=True)
             accepted, rejected = accept_columns(records, wanted, self._queries.checking(table))
-            schema = checked_change(records, adder(records.spec, accepted), needs.key_columns)(Schema())
+            schema = checked_change(table, adder(records.spec, accepted), needs.key_columns)(Schema())
         except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
         table.schema.rejected |= rejected

@@ -251,3 +251,33 @@ def test_what_cannot_be_tried_is_an_error_with_its_remedy(
         run(text, name)
     assert words in str(raised.value)
     assert raised.value.remedy
+
+
+def test_a_record_of_a_group_is_shown_as_the_values_that_it_adds(scenario: Scenario, run: Try) -> None:
+    query = "select user, window.start as minute, count(*) as n, sum(v) as total from records where v > 0"
+    settings = f"select: \"{query} group by user, window(ts, '2 minutes', '1 minute')\", late: 10m"
+    produce(scenario, {"user": "a", "ts": "2026-01-01T00:00:30Z", "v": 5}, {"user": "a", "ts": None, "v": 1}, {"v": 0})
+    added, timeless, dropped = run(f"tables: {{s.a: {{topic: a, {settings}}}}}\n").records
+    starts = ("2025-12-31T23:59:00+00:00", "2026-01-01T00:00:00+00:00")
+    rows = [("upsert", {"user": "a", "minute": start, "n": 1, "total": 5}) for start in starts]
+    assert shown(added) == ("written", rows)
+    assert timeless.error is not None
+    assert timeless.error.error_class == "no_event_time"
+    assert dropped.outcome == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("settings", "row"),
+    [
+        ("mode: history, order_by: at, columns: {at: timestamptz}", {"at": "2026-01-01T00:00:00+00:00"}),
+        ('mode: upsert, merge: {n: sum}, columns: {n: "decimal(5,1)"}', {"n": "1.5"}),
+    ],
+)
+def test_columns_that_order_versions_or_are_merged_have_their_declared_types(
+    scenario: Scenario, run: Try, settings: str, row: dict[str, Any]
+) -> None:
+    produce(scenario, {"id": 1, "at": "2026-01-01T00:00:00Z", "n": "1.5"})
+    (record,) = run(f"tables: {{s.a: {{topic: a, key_columns: [id], {settings}}}}}\n").records
+    ((change, values),) = shown(record)[1]
+    assert change == "upsert"
+    assert {name: values[name] for name in row} == row

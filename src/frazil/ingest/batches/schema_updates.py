@@ -172,9 +172,8 @@ class SchemaUpdates:
             if table.state is not None:
                 hit("evolve.before")
                 made_optional = [tuple(json.loads(path)) for path in sorted(report.schema.made_optional)]
-                change = checked_change(
-                    records, adder(records.spec, requested_fields, made_optional), report.schema.key_columns
-                )
+                add = adder(records.spec, requested_fields, made_optional)
+                change = checked_change(table, add, report.schema.key_columns)
                 evolved = self.queries.evolve(table, change)
                 state = set_key_columns(self._catalog, evolved, report.schema.key_columns)
                 no_op_change = find_no_op_change(
@@ -185,7 +184,7 @@ class SchemaUpdates:
             declared = new_schema(
                 (column.name, column.type) for column in records.spec.shape.columns if not column.is_own
             )
-            schema = checked_change(records, add, report.schema.key_columns)(declared)
+            schema = checked_change(table, add, report.schema.key_columns)(declared)
             if not schema.fields and not table.spec.shape.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")

@@ -19,9 +19,11 @@ from frazil.ingest.loop.ownership import Ownership
 from frazil.ingest.loop.table_updates import await_resume, pause_table, resume_table
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.spec.state import COUNTING
 from frazil.spec.syntax.problems import nearest
 
 _Result = TypeVar("_Result")
+_FROM_NOTHING = "stop the pipeline, drop the table, and start the pipeline again"
 
 
 class UnknownTable(SpecError):
@@ -165,12 +167,16 @@ def _check_restart(table: Table, is_dry: bool) -> None:
             f"table `{table.name}` has no progress yet: it begins at `start` by itself",
             remedy="wait for its first commit",
         )
+    counting = next((function for _, function in table.spec.changes.merge if function in COUNTING), None)
+    if counting is not None:
+        message = f"a table with `{counting}` cannot begin again: its records would count a second time"
+        raise SpecError(message, remedy=_FROM_NOTHING)
     share = table.spec.source.share
     if table.spec.changes.atomic is not None or share is not None:
         what = share.kind if share is not None else "with `atomic`"
         raise SpecError(
             f"a table {what} cannot begin again: its progress is more than offsets",
-            remedy="stop the pipeline, drop the table, and start the pipeline again",
+            remedy=_FROM_NOTHING,
         )
     is_idle = table.schedule.is_paused or table.status.run_state is RunState.STOPPED
     if not is_dry and (table.schedule.in_flight or not is_idle):

@@ -66,6 +66,7 @@ from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
+from frazil.upsert.history.columns import check_order
 from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import TableTarget
 
@@ -319,7 +320,7 @@ class QueryTables:
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
         if table.spec.changes.mode != "upsert":
             return schema
-        check_functions(replace(target_of(table), schema_json=schema.model_dump_json()))
+        _checked(table, schema)
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, row_columns(table.spec, keys or columns_of_keys(query, key_columns)))
 
@@ -371,7 +372,7 @@ class QueryTables:
         if RECORDS_SCHEMA not in state.marks or records is None:
             return state
         query = table.schema.query = self._analysed(table, records.schema)
-        change = query_adder(table.spec, query)
+        change = _adder(table, query)
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
 
     def checking(self, table: Table) -> Callable[[Schema], None]:
@@ -397,7 +398,7 @@ class QueryTables:
         records = change(view.schema)
         query = self._analysed(table, records)
         # The columns first: were the fields known without them, no batch would ask for them again.
-        same_table(table.state, self._catalog.evolve(table.name, query_adder(table.spec, query)))
+        same_table(table.state, self._catalog.evolve(table.name, _adder(table, query)))
         hit("query.evolved")
         table.schema.query = query
         return self.remember(table, records)
@@ -464,6 +465,21 @@ class QueryTables:
             raise _no_spark(table)
         analysed = self._queries.conditions(table.spec, new_schema(query_columns(query).items()), conditions)
         return replace(query, program=replace(program_of(query), conditions=analysed))
+
+
+def _adder(table: Table, query: Query) -> Callable[[Schema], Schema]:
+    """Returns `query_adder` with checks: it raises SpecError where the columns cannot be merged, or order versions."""
+    add = query_adder(table.spec, query)
+    return lambda schema: _checked(table, add(schema))
+
+
+def _checked(table: Table, schema: Schema) -> Schema:
+    """Returns the schema of rows. Raises SpecError where its columns cannot be merged, or order versions."""
+    if table.spec.changes.mode == "upsert":
+        target = target_of(table).with_schema(schema)
+        check_functions(target)
+        check_order(target)
+    return schema
 
 
 def _no_spark(table: Table) -> SpecError:

@@ -43,6 +43,7 @@ from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import advice
+from frazil.upsert.history.columns import check_order
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import metadata_columns
@@ -85,16 +86,19 @@ def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFie
 
 
 def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
-    """Returns the change with checks: it raises SpecError when the table would have too many columns, or key columns or
-    an ordering column that are no plain values. keys: the key columns that the records name.
+    """Returns the change of the columns of the table's records with checks: it raises SpecError when these would be too
+    many, or key columns or an ordering column no plain values. keys: the key columns that the records name.
     """
+    records, is_whole = table.records, table.state is not None and not table.spec.has_query
 
     def checked(schema: Schema) -> Schema:
-        after = within_limit(table, change)(schema)
-        if table.spec.changes.mode == "upsert":
-            target = target_of(table, after)
+        after = within_limit(records, change)(schema)
+        if records.spec.changes.mode == "upsert":
+            target = target_of(records, after)
             check_columns(target, keys)
-            check_functions(target)
+            if is_whole:  # Declared columns, and those that a query makes, are checked when the table gets them.
+                check_functions(target)
+                check_order(target)
         return after
 
     return checked

@@ -55,11 +55,16 @@ def check_order(target: TableTarget) -> None:
     name = target.changes.order_by
     kind = next((field for field in target.arrow_schema if field.name == name), None)
     if kind is not None and as_times(pa.nulls(0, kind.type)) is None:
+        remedy = (
+            f"declare the column, `columns: {{{name}: timestamptz}}`, and create the table again, or remove `order_by`"
+            if target.query is None
+            else f"make a time of it in the query, such as `cast({name} as timestamp) as {name}`; a table that has the"
+            " column must be created again"
+        )
         raise SpecError(
             f"`order_by: {name}` has the type {target.schema.find_field(name).field_type}, and with `mode: history`"
             " versions are valid from the time in it",
-            remedy=f"declare the column, `columns: {{{name}: timestamptz}}`, and create the table again, or remove"
-            " `order_by`",
+            remedy=remedy,
             where=target.name,
         )
 

@@ -30,6 +30,13 @@ _OVERFLOW = (
     "declare the column with a larger type, such as `columns: {{{}: decimal(38,0)}}`, and create the table again from the"
     " topic, or group by more columns"
 )
+_OVERFLOW_OF_QUERY = (
+    "give the value a larger type in the query, such as `cast(VALUE as decimal(38,0))`, and create the table again from"
+    " the topic, or group by more columns"
+)
+_LARGE_AVERAGE = (
+    "write the average of doubles, such as `avg(cast(VALUE as double))`, and create the table again from the topic"
+)
 _TOO_MANY = "merge the column with another function, or group by more columns, such as the day"
 
 
@@ -158,14 +165,15 @@ def _keeping_latest(merging: Merging, state: _State, parts: pa.Table) -> pa.Tabl
 def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[pa.Table, Bools]:
     """Returns parts as rows in the schema of the files, and which of them have records left, bool `(n_rows,)`.
 
-    Raises: SpecError where a sum does not fit its column, or a list has too many elements.
+    Raises: SpecError where a sum or an average does not fit its column, or a list has too many elements.
     """
     arrays, is_left, target = [], np.ones(len(parts), np.bool_), batch.target
     assert target.changes is not None
     for column in merging.columns:
         if column.function in ADDING:
             values, is_over = join([one_array(parts[name]) for name in limb_names(column)], column.type)
-            _refuse(batch, column, is_over, "the sum is larger than the type {} of the column", _OVERFLOW)
+            remedy = _OVERFLOW if target.query is None else _OVERFLOW_OF_QUERY
+            _refuse(batch, column, is_over, "the sum is larger than the type {} of the column", remedy)
         else:
             values = one_array(parts[column.name])
         if column.function in COLLECTING:
@@ -179,7 +187,9 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
     for column in merging.columns:
         if column.function == AVERAGE:
             sums, counts = (arrays[values_of[column.name + suffix]] for suffix in (SUM, COUNT))
-            arrays[values_of[column.name]] = average(sums, counts, column.type)
+            averages, is_over = average(sums, counts, column.type)
+            _refuse(batch, column, is_over, "the average is larger than the type {} of the column", _LARGE_AVERAGE)
+            arrays[values_of[column.name]] = averages
     return pa.Table.from_arrays(arrays, schema=target.arrow_schema), is_left
 
 

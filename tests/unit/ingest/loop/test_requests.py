@@ -161,6 +161,18 @@ def test_a_table_whose_progress_is_more_than_offsets_is_refused(tmp_path: Path) 
     assert refused.value.remedy == "stop the pipeline, drop the table, and start the pipeline again"
 
 
+def test_a_table_in_which_records_would_count_twice_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"id": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: has_read(service, "n.a", 1))
+    table = service.tables[0]
+    table.spec = table.spec.model_copy(update={"merge": (("n", "sum"),)})
+    with pytest.raises(SpecError, match="a table with `sum` cannot begin again: its records would count") as refused:
+        done(service, service.requests.restart("n.a", is_dry=True))
+    assert refused.value.remedy == "stop the pipeline, drop the table, and start the pipeline again"
+
+
 def test_an_unknown_table_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     service = Scene(tmp_path, "orders").start()
     with pytest.raises(UnknownTable, match=r"no table `n\.orderz`") as refused:

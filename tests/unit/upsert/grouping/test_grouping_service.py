@@ -179,6 +179,17 @@ def test_a_partition_without_records_does_not_hold_windows_and_its_late_records_
     assert grouped.progress().ignored_records == {"late": 2}
 
 
+def test_a_record_of_several_times_is_late_where_the_smallest_is(tmp_path: Path, queries: SparkQueries) -> None:
+    exploded = "(select user, amount, explode(array(ts, other)) as ts from records)"
+    grouped = Grouped(tmp_path, queries, PER_MINUTE.replace("records", exploded), _LATE)
+    for seconds, other in ((0, 60), (3600, 3660), (0, 3600), (3600, 0), (3660, 3000)):
+        grouped.pay("a", seconds, other=at(other))
+    grouped.catch_up()
+    minutes = [(moment(seconds), n) for seconds, n in ((0, 1), (60, 1), (3000, 1), (3600, 1), (3660, 2))]
+    assert grouped.table_rows("minute", "n") == minutes
+    assert grouped.progress().ignored_records == {"late": 2}
+
+
 def test_a_clock_that_is_wrong_does_not_end_all_windows(tmp_path: Path, queries: SparkQueries) -> None:
     grouped = Grouped(tmp_path, queries, settings=_LATE)
     sent_ms = round(moment(30).timestamp() * 1000)
@@ -248,6 +259,64 @@ def test_sums_and_averages_have_the_types_of_spark(
     is_decimal = isinstance(total, str)
     wanted = (Decimal(total), Decimal(mean)) if is_decimal else (total, mean)
     assert grouped.table_rows("total", "mean") == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "larger", "kind", "amount"),
+    [
+        ("sum(amount)", "sum(cast(amount as decimal(38,0)))", "long", 2**63 - 1),
+        ("avg(amount)", "avg(cast(amount as double))", "decimal(38,0)", 10**36),
+    ],
+)
+def test_an_aggregate_that_its_type_cannot_hold_stops_the_table_until_the_query_has_a_larger_one(
+    tmp_path: Path, queries: SparkQueries, aggregate: str, larger: str, kind: str, amount: int
+) -> None:
+    for number, value in enumerate((aggregate, larger)):
+        select = f"select user, {value} as value from records group by user"
+        columns = f'columns: {{user: string, amount: "{kind}"}}'
+        grouped = Grouped(tmp_path / str(number), queries, select, columns)
+        grouped.pay("a", 0, amount)
+        grouped.pay("a", 0, amount)
+        table = grouped.catch_up()
+        if value == aggregate:
+            assert table.status.run_state is RunState.STOPPED
+            assert table.status.reason.startswith("`merge.value`: the ")
+            assert " is larger than the type " in table.status.reason
+            assert larger[4:-1].replace("amount", "VALUE") in table.status.remedy
+    ((result,),) = grouped.table_rows("value")
+    assert result in (2 * amount, float(amount))
+
+
+@pytest.mark.parametrize(
+    ("select", "settings", "result"),
+    [
+        ("user, cast(n as bigint) as n", "mode: upsert, key_columns: [user], merge: {n: sum}", 3),
+        ("user, array(n) as n", "mode: upsert, key_columns: [user], merge: {n: collect_set}", ["1", "2"]),
+        ("user, cast(n as timestamp) as n", "mode: history, key_columns: [user], order_by: n", None),
+    ],
+)
+def test_a_merged_or_ordering_column_may_have_the_name_of_a_field_of_another_type(
+    tmp_path: Path, queries: SparkQueries, select: str, settings: str, result: Any
+) -> None:
+    grouped = Grouped(tmp_path, queries, f"select {select} from records", settings)
+    for n in ("1", "2") if result else (at(0), at(1)):
+        grouped.put({"user": "a", "n": n})
+    table = grouped.catch_up()
+    assert table.status.reason == ""
+    assert grouped.table_rows("user", "n") == [("a", result or moment(1))]
+
+
+def test_a_field_that_cannot_be_merged_stops_the_table_before_it_is_a_column(
+    tmp_path: Path, queries: SparkQueries
+) -> None:
+    settings = "mode: upsert, key_columns: [user], merge: {n: sum}"
+    grouped = Grouped(tmp_path, queries, "select * from records", settings)
+    grouped.put({"user": "a"})
+    grouped.catch_up()
+    grouped.put({"user": "a", "n": "x"})
+    table = grouped.catch_up()
+    assert table.status.reason == "`merge.n`: `sum` takes numbers, and the column has the type string"
+    assert list(grouped.columns()) == ["user"]
 
 
 def test_a_new_aggregate_begins_with_the_records_from_then_on(tmp_path: Path, queries: SparkQueries) -> None:

@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.catalog.scans import LiveFile
+from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.target import target_of
 from frazil.upsert.commit import transfer_deletes
 from frazil.upsert.lookup.delete_files import read_deletes
 from frazil.write.write import FileWriter
+from tests.unit.upsert.grouping.grouping import Grouped
 from tests.unit.upsert.history.versions import Kept
 
 _PLAIN = "mode: history, key_columns: [k], key: {format: json}"
@@ -216,6 +218,30 @@ def test_a_table_whose_order_is_no_time_continues_once_the_remedy_is_done(
     again.source.by_name["a"] = kept.source.by_name["a"]
     again.catch_up()
     assert again.versions() == [(1, 5, None, "a")]
+
+
+def test_a_text_that_orders_versions_is_refused_before_the_table_has_it(tmp_path: Path, queries: SparkQueries) -> None:
+    settings = f"{_PLAIN}, order_by: at, columns: {{k: long, v: string}}"
+    grown = Kept(tmp_path / "g", settings)
+    grown.put_at(1, {"k": 1, "v": "a", "at": _at(5)})
+    table = grown.catch_up()
+    assert (table.status.run_state, table.status.remedy[:18]) == (RunState.STOPPED, "declare the column")
+    assert "at" not in grown.columns()
+    mended = Kept(tmp_path / "m", f"{settings[:-1]}, at: timestamptz}}").spec
+    grown.spec = grown.spec.model_copy(update={"tables": mended.tables})
+    grown.catch_up()
+    assert grown.versions() == [(1, 5, None, "a")]
+    select = "select k, v, {} from records"
+    asked = "mode: history, key_columns: [k], order_by: at"
+    queried = Grouped(tmp_path / "q", queries, select.format("at"), asked)
+    queried.put({"k": 1, "v": "a", "at": _at(5)})
+    table = queried.catch_up()
+    assert (table.status.run_state, table.status.remedy[:28]) == (RunState.STOPPED, "make a time of it in the que")
+    assert queried.catalog.load("n.t") is None
+    mended = Grouped(tmp_path / "c", queries, select.format("cast(at as timestamp) as at"), asked).spec
+    queried.spec = queried.spec.model_copy(update={"tables": mended.tables})
+    queried.catch_up()
+    assert [moment.second for (moment,) in queried.table_rows("valid_from")] == [5]
 
 
 def test_a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them(tmp_path: Path) -> None:
