@@ -132,6 +132,13 @@ def _multiply(word: np.uint64, other: np.uint64) -> np.uint64:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _four(i: int) -> np.uint64:
+    """Returns the four bytes from an address on, the first one lowest."""
+    low = np.uint64(load8(i)) | np.uint64(load8(i + 1)) << np.uint64(8)
+    return low | np.uint64(load8(i + 2)) << np.uint64(16) | np.uint64(load8(i + 3)) << np.uint64(24)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _hash(i: int, end: int, seed: np.uint64) -> np.uint64:
     """Returns a hash of the bytes from one address to another, sixteen at a time in two halves."""
     count = np.uint64(end - i)
@@ -147,10 +154,13 @@ def _hash(i: int, end: int, seed: np.uint64) -> np.uint64:
     first, second = np.uint64(0), np.uint64(0)
     if end - i >= 8:
         first, second = load64(i), load64(end - 8)
-    else:
-        while i < end:
-            first = (first << np.uint64(8)) | np.uint64(load8(i))
-            i += 1
+    elif end - i >= 4:
+        first = _four(i) << np.uint64(32) | _four(end - 4)
+    elif end > i:  # Without a loop, whose length no processor foresees.
+        middle = i + (end - i) // 2
+        first = (
+            np.uint64(load8(i)) << np.uint64(16) | np.uint64(load8(middle)) << np.uint64(8) | np.uint64(load8(end - 1))
+        )
     return _multiply(_K4 ^ count, _multiply(first ^ _K1, second ^ seed))
 
 
