@@ -1,4 +1,4 @@
-"""What the records of a topic must have become: rows in the columns of their table, by json, fastavro and plain rules.
+"""What the records of a topic must have become: rows in the columns of their table, by json and plain rules.
 
 Records of JSON whose values have the types of their columns take a quick way. The rules of `frazil_verify/model` decide on
 all others, one by one.
