@@ -133,6 +133,9 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
         table.state = state = catalog.load(name)
         if state is None or state.head_id is None:
             raise SpecError("the table has no rows yet", remedy="run the pipeline first", where=name)
+        if not state.progress.offsets:  # Every row would be one that no record makes.
+            words = f"the table has no progress of the pipeline {spec.pipeline}"
+            raise SpecError(words, remedy="mend it by the tool that fills it", where=name)
         signature = str(document["signature"])
         if is_recorded(catalog.history(name, [REPAIR_ID]), REPAIR_ID, signature, None):
             return RepairPlan(name, signature, is_applied=True)
