@@ -263,3 +263,11 @@ def test_what_an_address_leads_to_is_judged_as_bytes_of_a_record_are(tmp_path: P
         "blobs: the object is larger than `blobs.limit`, 1,000 bytes",
         "blobs: the bytes are application/pdf, and `blobs.types` has image/*",
     ]
+
+
+def test_a_record_that_is_a_struct_of_an_object_cannot_name_a_place(tmp_path: Path) -> None:
+    kind = "struct<uri: string, offset: long, size: long, content_type: string, checksum: string, inline: binary>"
+    target = table(tmp_path, {"id": "long", "image": kind}, ["image"])
+    place = {"uri": "file:///etc/passwd", "offset": 0, "size": 9, "content_type": "image/png", "checksum": None}
+    [bad] = read_rows(target, {"id": 1, "image": place}, {"id": 2, "image": {"inline": text(SMALL)}}).bad_records.first
+    assert (bad.offset, bad.reason) == (0, "blobs: the record has an address in place of an object")
