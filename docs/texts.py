@@ -77,6 +77,7 @@ least `records`, as compaction and transactions leave gaps. Both are checked bef
 sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,
 widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated begins a new
 ledger, and so does `frazil reset`. A table from before ledgers has one from its next commit on, without `rows`.
+It is `partial` then, and after a reset: the table has rows that it does not count.
 `frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
 
 ## Fields of JSON records

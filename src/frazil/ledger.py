@@ -41,6 +41,8 @@ class Ledger:
     row_digest: int | None = None
     #: The first offset, by topic and partition, where it is not 0.
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    #: Whether the table is older: it has rows of records before `starts`.
+    partial: bool = False
 
     @property
     def lost(self) -> int:
@@ -58,6 +60,7 @@ def dump_ledger(ledger: Ledger) -> str:
         **{name: number for name in ("bad", "dropped") if (number := getattr(ledger, name))},
         **rows,
         **{name: f"{digest:016x}" for name, digest in digests.items() if digest is not None},
+        **({"partial": True} if ledger.partial else {}),
         **({"starts": starts} if starts else {}),
     }
     return json.dumps(parts, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

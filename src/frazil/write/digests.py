@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.ledger import MODULUS
 from frazil.raw_memory import COMPILED, I32, U8, high64, load8, load64
-from frazil.schema.arrow import Ints, field_id_of, one_array
+from frazil.schema.arrow import Ints, field_id_of
 
 U64 = NDArray[np.uint64]
 _K = tuple(
@@ -44,8 +44,11 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> U64:
     """Returns a hash of each row's values, uint64 `(n_rows,)`. The schema has Iceberg's field ids."""
     hashes: U64 = np.zeros(rows.num_rows, np.uint64)
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        array = one_array(column) if isinstance(column, pa.ChunkedArray) else column
-        _add_hashes(array, _mixed(field_id_of(field), _K0), hashes)
+        begin = 0
+        for array in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
+            end = begin + len(array)
+            _add_hashes(array, field.type, _mixed(field_id_of(field), _K0), hashes[begin:end])
+            begin = end
     _finish(hashes)
     return hashes
 
@@ -55,19 +58,21 @@ def digest_of(hashes: U64) -> int:
     return int(np.sum(hashes, dtype=np.uint64))
 
 
-def _add_hashes(array: pa.Array, seed: np.uint64, hashes: U64) -> None:
-    """Adds the hash of each value to the hashes of its row."""
-    kind, is_valid = array.type, _validity(array)
+def _add_hashes(array: pa.Array, kind: pa.DataType, seed: np.uint64, hashes: U64) -> None:
+    """Adds the hash of each value to the hashes of its row. kind: the array's type with the field ids of its parts, which
+    the type of a map that Arrow has built itself lacks.
+    """
+    is_valid = _validity(array)
     if pa.types.is_struct(kind):
         _add_words(np.ones(len(array), np.int64), is_valid, seed, hashes)
         for field, member in zip(kind, array.flatten(), strict=True):
-            _add_hashes(member, _mixed(field_id_of(field), seed), hashes)
+            _add_hashes(member, field.type, _mixed(field_id_of(field), seed), hashes)
     elif pa.types.is_map(kind) or pa.types.is_list(kind):
         is_map = pa.types.is_map(kind)
         parts = [(kind.key_field, array.keys), (kind.item_field, array.items)] if is_map else []
         elements: U64 = np.zeros(len(array.keys if is_map else array.values), np.uint64)
         for field, part in parts or [(kind.value_field, array.values)]:
-            _add_hashes(part, _mixed(field_id_of(field), seed), elements)
+            _add_hashes(part, field.type, _mixed(field_id_of(field), seed), elements)
         _add_lists(elements, np.asarray(array.offsets), is_valid, seed, hashes)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         _add_bytes(_address(array), _starts_of(array), is_valid, seed, hashes)

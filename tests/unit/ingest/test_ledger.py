@@ -95,7 +95,7 @@ def test_a_batch_that_has_read_records_twice_is_not_committed(tmp_path: Path, mo
     "written",
     [
         Ledger(1, "", 2, 2, 0, 2, 0, 0, 2, 2**64 - 1),
-        Ledger(9, "b", 9, 7, 2**63, 5, 1, 1, None, None, {"a": {0: 3, 12: 4}}),
+        Ledger(9, "b", 9, 7, 2**63, 5, 1, 1, None, None, {"a": {0: 3, 12: 4}}, True),
     ],
 )
 def test_a_ledger_is_read_as_it_was_written(written: Ledger) -> None:

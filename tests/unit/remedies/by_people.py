@@ -28,6 +28,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "write one with `frazil verify … --independent --report FILE`": _ARGUMENT,
     "write its rows by another way, such as `frazil reset`": _HISTORY,
     "upgrade it: set its property format-version to 2": _OTHERS,
+    "mend it by the tool that fills it": _OTHERS,
+    "repeat the command; for a table with a commit every few seconds, stop its pipeline first": _WAIT,
     "run the pipeline first": _WAIT,
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg import types as t
 
@@ -66,6 +67,16 @@ def test_the_digest_of_rows_does_not_depend_on_their_order_or_their_batches() ->
     assert digest_of(row_hashes(sliced)) == together
     chunked = pa.concat_tables([table(ROWS[:2]), table(ROWS[2:])])
     assert digest_of(row_hashes(chunked)) == together
+
+
+def test_maps_that_arrow_has_built_have_the_digest_of_those_that_were_stored() -> None:
+    kinds = {
+        "tags": t.ListType(20, t.MapType(21, t.StringType(), 22, NESTED, value_required=False), element_required=False)
+    }
+    built = table([{"tags": [[("k", {"a": 1})], None]}, {"tags": []}], kinds=kinds)
+    file = pa.BufferOutputStream()
+    pq.write_table(built, file)
+    assert (row_hashes(pq.read_table(pa.BufferReader(file.getvalue()))) == row_hashes(built)).all()
 
 
 def test_a_column_that_is_renamed_widened_or_added_changes_no_digest() -> None:

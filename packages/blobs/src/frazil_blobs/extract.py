@@ -31,6 +31,7 @@ INFO = pa.struct(
 """The column of what is extracted. `exif` is JSON by the names of the tags; `lower` and `upper` are corners: x, y, z."""
 _FORMATS = {f"image/{name}": name.upper() for name in ("jpeg", "png", "gif", "webp", "tiff", "bmp")}
 _LONGEST_HEADER = 64 * 1024
+_MOST_POINTS = 2**63 - 1
 _LAS_BEGIN, _LAS_LONG_COUNT = 104, 247
 _KINDS = {"F": "f", "I": "i", "U": "u"}
 _PLY_TYPES = {
@@ -55,7 +56,8 @@ def info_of(content: bytes, content_type: str) -> Info | None:
         if content_type in _FORMATS:
             return _picture(content, _FORMATS[content_type])
         reader = readers.get(content_type)
-        return reader(content) if reader is not None else None
+        info = reader(content) if reader is not None else None
+        return info if info is None or 0 <= info["points"] <= _MOST_POINTS else None
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error):
         return None
 
@@ -90,7 +92,7 @@ def _pcd(content: bytes) -> Info:
     lines: dict[str, list[str]] = {}
     begin = 0
     while "DATA" not in lines:
-        end = content.index(b"\n", begin, begin + _LONGEST_HEADER)
+        end = content.index(b"\n", begin, _LONGEST_HEADER)
         words = content[begin:end].decode("ascii").split()
         if words and words[0] != "#":
             lines[words[0]] = words[1:]

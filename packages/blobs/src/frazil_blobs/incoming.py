@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from errno import ELOOP, ENAMETOOLONG
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.clock import SystemClock
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.plugins.stages import Refusal
 from frazil.store.addresses import address_of
 from frazil.store.file_io import StoreIO, store_of
@@ -31,6 +32,8 @@ _PARALLEL = 16
 _KNOWN_S = 60.0
 """So long an answer is known: a batch asks for each object when it is judged, and when its row is written."""
 _MOST_KNOWN = 100_000
+_LONGEST_KEY = 1024
+"""Object stores have no longer keys, in bytes: they answer a request for one with an error, at every try."""
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\\\?#]|(^|/)\.\.?(/|$)")
 
 
@@ -99,6 +102,15 @@ def look(settings: BlobSettings, references: ReferenceSettings, io: StoreIO, tex
     return _judged(settings, text, known[1])
 
 
+def refuse_replaced(io: StoreIO, uri: str, looked: Looked) -> None:
+    """Asks for an object again, once its bytes are copied. Raises: OSError where it was replaced since it was looked at:
+    parts of it may be of one object, and others of the next.
+    """
+    if _ask(io, uri) != looked:
+        _known.pop((id(io), uri), None)
+        raise OSError(f"{uri}: the object was replaced while it was copied")
+
+
 def _ask(io: StoreIO, uri: str) -> Looked:
     try:
         first, size, version = io.look(uri, LONGEST)
@@ -106,6 +118,10 @@ def _ask(io: StoreIO, uri: str) -> Looked:
         return Looked("no object is at the address", is_missing=True)
     except PermissionError:
         return Looked("Frazil may not read the object at the address")
+    except OSError as error:
+        if error.errno not in (ENAMETOOLONG, ELOOP):
+            raise
+        return Looked("no object can be at the address")
     return Looked("", size=size, content_type=content_type_of(first), version=version)
 
 
@@ -124,7 +140,12 @@ def may_ask(uri: str, allow: Sequence[str]) -> bool:
     prefix = next((folder for folder in allow if uri.startswith(folder)), None)
     if prefix is None or _UNSAFE.search(uri[len(prefix) :]) or not uri[len(prefix) :]:
         return False
-    address, folder = address_of(uri), address_of(prefix)
+    try:
+        address, folder = address_of(uri), address_of(prefix)
+    except SpecError:  # Stores' clients read its path differently.
+        return False
+    if len(address.key.encode()) > _LONGEST_KEY:
+        return False
     if address.kind != "local":
         return True
     return Path(address.key).resolve().is_relative_to(Path(folder.key).resolve())

@@ -23,7 +23,7 @@ from frazil.schema.arrow import as_written, one_array, unsliced
 from frazil.store.file_io import StoreIO, store_of
 from frazil.write.target import TableTarget
 from frazil_blobs.extract import INFO, Info, info_of, require_pillow
-from frazil_blobs.incoming import look
+from frazil_blobs.incoming import look, refuse_replaced
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of
 from frazil_blobs.stage import is_within
@@ -171,6 +171,8 @@ class RowPacks:
                 source = _Source(self._io, uri, looked.size)
                 columns["uri"][row], columns["offset"][row] = self._packs.append_parts(looked.size, source.parts())
                 columns["checksum"][row] = source.checksum
+            if references.copies:
+                refuse_replaced(self._io, uri, looked)
         return blobs_of({name: pa.array(values, BLOB.field(name).type) for name, values in columns.items()}, blobs.type)
 
     def _placed(self, blobs: pa.StructArray, infos: dict[int, Info] | None) -> pa.Array:

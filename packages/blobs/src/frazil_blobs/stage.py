@@ -88,6 +88,8 @@ def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
         array = columns.get(name)
         blobs = None if array is None else blobs_at(array, inner)
         if blobs is not None:
+            if text not in settings.referring:
+                refused += _addresses(text, pa.compute.struct_field(blobs, "uri"))
             refused += _refusals(settings, text, pa.compute.struct_field(blobs, "inline"))
     for name, embedding in settings.embeddings.items():
         if name in columns:
@@ -103,6 +105,13 @@ def blobs_at(array: pa.Array, path: list[str]) -> pa.Array | None:
             return None
         kind = kind.field(name).type
     return member_at(array, path) if is_blob(kind) else None
+
+
+def _addresses(text: str, uris: pa.Array) -> Iterator[Refusal]:
+    """Yields the rows whose record is such a struct itself and names a place: readers would fetch whatever is there."""
+    has_address = np.asarray(uris.is_valid())
+    if has_address.any():
+        yield Refusal(has_address, text, "the record has an address in place of an object")
 
 
 def _refusals(settings: BlobSettings, text: str, inline: pa.Array) -> Iterator[Refusal]:

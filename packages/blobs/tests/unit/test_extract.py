@@ -74,6 +74,16 @@ def test_damaged_objects_raise_nothing(name: str) -> None:
         info_of(bytes(damaged), content_type_of(content[:64]))
 
 
+def test_a_header_with_more_points_than_the_column_can_count_or_without_an_end_has_null() -> None:
+    many = bytearray(375)
+    many[:227] = OBJECTS["las"]
+    many[25] = 4
+    struct.pack_into("<Q", many, 247, 2**64 - 1)
+    endless = b"# .PCD v0.7\n" + b"\n" * 100_000 + PCD
+    for content in (bytes(many), PCD.replace(b"POINTS 3", b"POINTS -1"), endless):
+        assert info_of(content, content_type_of(content[:64])) is None
+
+
 def test_what_headers_contain_is_a_column_of_the_table(tmp_path: Path) -> None:
     columns, extract = {"id": "long", "image": "binary"}, {"extract": {"image": "image_info"}}
     target = table(tmp_path, columns, ["image"], **extract)

@@ -23,6 +23,7 @@ from frazil.stages.package import PackageStage
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import TableQuery, TableTarget
 from frazil_blobs import read
+from frazil_blobs.incoming import may_ask
 from frazil_blobs.settings import BlobSettings
 from frazil_blobs.stage import reshape
 from frazil_blobs.values import checksum_of
@@ -215,6 +216,7 @@ def test_an_address_leads_to_an_object_or_its_record_is_bad(tmp_path: Path, copi
         "file:///etc/passwd",
         "http://169.254.169.254/latest/meta-data/",
         "s3://other/a.png",
+        f"{place.as_uri()}/{'a/' * 600}a.png",
     )
     bad = read_rows(target, *({"id": n, "file": uri} for n, uri in enumerate(tricks))).bad_records
     reason = "blobs: the address is not below a folder of `blobs.references.allow`"
@@ -223,6 +225,26 @@ def test_an_address_leads_to_an_object_or_its_record_is_bad(tmp_path: Path, copi
     ]
     [missing] = read_rows(target, {"id": 1, "file": (place / "none.png").as_uri()}).bad_records.first
     assert missing.reason == "blobs: no object is at the address"
+    [long] = read_rows(target, {"id": 1, "file": f"{place.as_uri()}/{'a' * 300}"}).bad_records.first
+    assert long.reason == "blobs: no object can be at the address"
+
+
+@pytest.mark.parametrize("above", ["1KiB", "1MiB"])
+def test_an_object_that_is_replaced_after_it_was_looked_at_is_never_copied_in_part(tmp_path: Path, above: str) -> None:
+    place, references = uploads(tmp_path)
+    references = {**references, "copy": True}
+    target = table(tmp_path, {"id": "long", "file": "string"}, [], references=references, above=above)
+    record = {"id": 1, "file": (place / "a.png").as_uri()}
+    read_rows(target, record)
+    (place / "a.png").write_bytes(PNG + PNG)  # What was known of it is still remembered.
+    with pytest.raises(OSError, match="the object was replaced while it was copied"):
+        read_rows(target, record)
+    assert read(rows_of(read_rows(target, record)).column("file")).to_pylist() == [PNG + PNG]
+
+
+def test_an_address_that_stores_read_differently_is_not_allowed() -> None:
+    assert may_ask("s3://uploads/a/b.png", ["s3://uploads/"])
+    assert not may_ask("s3://uploads/a//b.png", ["s3://uploads/"])
 
 
 def test_a_table_waits_for_an_object_where_it_is_told_to(tmp_path: Path) -> None:
@@ -241,3 +263,11 @@ def test_what_an_address_leads_to_is_judged_as_bytes_of_a_record_are(tmp_path: P
         "blobs: the object is larger than `blobs.limit`, 1,000 bytes",
         "blobs: the bytes are application/pdf, and `blobs.types` has image/*",
     ]
+
+
+def test_a_record_that_is_a_struct_of_an_object_cannot_name_a_place(tmp_path: Path) -> None:
+    kind = "struct<uri: string, offset: long, size: long, content_type: string, checksum: string, inline: binary>"
+    target = table(tmp_path, {"id": "long", "image": kind}, ["image"])
+    place = {"uri": "file:///etc/passwd", "offset": 0, "size": 9, "content_type": "image/png", "checksum": None}
+    [bad] = read_rows(target, {"id": 1, "image": place}, {"id": 2, "image": {"inline": text(SMALL)}}).bad_records.first
+    assert (bad.offset, bad.reason) == (0, "blobs: the record has an address in place of an object")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from frazil.api.pipeline import open_pipeline
-from frazil.api.results import VerifiedTable
+from frazil.api.results import VerifiedTable, VerifyResult
 from frazil.api.wiring import read_spec
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
@@ -18,7 +18,7 @@ from frazil.errors import SpecError
 from frazil.printable import plural
 from frazil_verify.levels import Options
 from frazil_verify.report import document_of, write_report
-from frazil_verify.verify import verify_foreign
+from frazil_verify.verify import verify_foreign, verify_tables
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -81,6 +81,10 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     if foreign is not None:
         options = Options(begin=begin, end=end, group=group, keeps_all=report is not None)
         result = verify_foreign(read_spec(output, foreign), table, options, output.doing)
+    elif report is not None and level != "copy":
+        spec = read_spec(output, file)
+        tables = verify_tables(spec, table, level, begin, end, output.doing, keeps_all=True)
+        result = VerifyResult(spec.pipeline, tuple(tables))
     else:
         result = open_pipeline(output, file).verify(table, level=level, begin=begin, end=end, progress=output.doing)
     lines = [line for verified in result.tables for line in _lines(verified)]

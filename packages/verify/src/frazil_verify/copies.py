@@ -66,8 +66,9 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
         return ASIDE
     if spec.query.lookup:
         return "its rows were joined with older versions of reference tables"
-    if spec.source.start.kind == "latest" and state.progress.ledger is None:
-        return "`start: latest` does not say which record was its first, and it has no ledger yet"
+    ledger = state.progress.ledger
+    if spec.source.start.kind == "latest" and (ledger is None or ledger.partial):
+        return "`start: latest` does not say which record was its first, and it is older than its ledger"
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
@@ -82,7 +83,7 @@ def has_lost_records(table: Table, source: Source, catalog: Catalog | None = Non
     catalog: has the commits from before a topic was recreated; None: they are not looked at.
     """
     ends, spec = table.progress.offsets, table.spec
-    if catalog is not None and _had_other_topics(table, catalog):
+    if catalog is not None and had_other_topics(table, catalog):
         return True
     changes = spec.changes
     # Otherwise compaction deletes what has no row any more.
@@ -93,7 +94,7 @@ def has_lost_records(table: Table, source: Source, catalog: Catalog | None = Non
     return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
 
 
-def _had_other_topics(table: Table, catalog: Catalog) -> bool:
+def had_other_topics(table: Table, catalog: Catalog) -> bool:
     """Whether commits of a table have read topics that were deleted and recreated since."""
     ids = table.progress.topic_ids
     texts = {snapshot.summary.get(_TOPIC_IDS, "{}") for snapshot in catalog.history(table.name, [_TOPIC_IDS])}
@@ -103,7 +104,7 @@ def _had_other_topics(table: Table, catalog: Catalog) -> bool:
 def _start_of_copy(table: Table) -> Start:
     """Returns where the copy of a table begins: where the table has begun, by its ledger."""
     start, ledger = table.spec.source.start, table.progress.ledger
-    if start.kind == "earliest" or ledger is None:
+    if start.kind == "earliest" or ledger is None or ledger.partial:
         return start
     firsts = {
         topic: {partition: ledger.starts.get(topic, {}).get(partition, 0) for partition in ends}

@@ -187,7 +187,9 @@ def _check_rows(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None:
             seen.findings.note(f"{surplus} rows are of other writers or replays whose snapshots have expired")
     if surplus != seen.base_rows:
         kind, number = (
-            (Kind.MISSING, seen.base_rows - surplus) if surplus < seen.base_rows else (Kind.INVENTED, surplus)
+            (Kind.MISSING, seen.base_rows - surplus)
+            if surplus < seen.base_rows
+            else (Kind.INVENTED, surplus - seen.base_rows)
         )
         _add_finding(
             seen, snapshot, kind, f"the files have {number} rows {'less' if kind is Kind.MISSING else 'more'}", number

@@ -32,7 +32,7 @@ from frazil.spec import PipelineSpec
 from frazil.types import Offsets, by_partition
 from frazil.write.plain_target import plain_target
 from frazil.write.write import file_io
-from frazil_verify.copies import has_lost_records
+from frazil_verify.copies import had_other_topics, has_lost_records
 from frazil_verify.findings import Finding, Findings
 from frazil_verify.history import read_history
 from frazil_verify.independent.judge import Judge
@@ -212,7 +212,9 @@ def _by_ledger(opened: Opened, table: Table) -> JudgedTable:
 
 
 def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
-    ranges, ledger = _ranges(opened, table, state)
+    if had_other_topics(table, opened.catalog):
+        raise NotJudged("a topic was deleted and recreated: rows of its former records may have the same offsets")
+    ranges, ledger = _ranges(opened, table, state, is_of_kafka=False)
     stored = _stored(opened, table, state)
     names = {name: table.spec.metadata.get(name) for name in ("topic", "partition", "offset")}
     placed = _placed(stored, names, ranges)
@@ -224,7 +226,7 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     is_inexact = changes.mode != "append" or changes.changelog or changes.dedupe is not None or table.spec.has_query
     dead = _dead_offsets(opened, table)
     findings = Findings(keeps_all=opened.options.keeps_all)
-    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact)))
+    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.bad_skipped)))
     if is_inexact:
         findings.note("rows without an offset that was read are looked for; offsets may have no row or several")
     elif ledger is None:
@@ -361,9 +363,11 @@ def _stored(opened: Opened, table: Table, state: TableState) -> StoredRows:
     return StoredRows(location, file_io(target), state.head_id, target.arrow_schema)
 
 
-def _ranges(opened: Opened, table: Table, state: TableState) -> tuple[list[Range], Ledger | None]:
+def _ranges(
+    opened: Opened, table: Table, state: TableState, is_of_kafka: bool = True
+) -> tuple[list[Range], Ledger | None]:
     """Returns the offsets that a table has read, as far as Kafka has them and the options bound them, and the ledger of
-    the commits that have read them.
+    the commits that have read them. is_of_kafka: whether only offsets count that Kafka still has.
 
     Raises: NotJudged where the first offset is not known.
     """
@@ -377,10 +381,12 @@ def _ranges(opened: Opened, table: Table, state: TableState) -> tuple[list[Range
             ends = {place: min(end, committed[place].offset) for place, end in ends.items() if place in committed}
     else:
         ends, ledger = by_partition(progress.offsets), progress.ledger
+        if ledger is not None and ledger.partial:
+            ledger = None
         starts = by_partition(ledger.starts) if ledger is not None else {}
-        if ledger is None and table.spec.source.start.kind != "earliest":
-            raise NotJudged("`start` does not say which record was its first, and it has no ledger yet")
-    first = source.beginnings(ends)
+        if ledger is None and is_of_kafka and table.spec.source.start.kind != "earliest":
+            raise NotJudged("`start` does not say which record was its first, and it is older than its ledger")
+    first = source.beginnings(ends) if is_of_kafka else {}
     ranges = [
         Range(topic, partition, max(starts.get((topic, partition), 0), first.get((topic, partition), 0)), end)
         for (topic, partition), end in sorted(ends.items())

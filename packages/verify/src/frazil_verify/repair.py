@@ -25,7 +25,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
-from frazil.errors import SpecError
+from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ops.dead_letters import find_tables
@@ -104,7 +104,7 @@ def command(
     with `--apply` commit them, once.
 
     The table is judged again first, so a difference that is gone is left alone. A report that was applied is not applied
-    again. The pipeline may run meanwhile.
+    again. The pipeline may run meanwhile, but a batch that it commits while the table is judged ends the repair.
 
     Exit code: 0 when there is nothing to do or the plan was committed; 4 when a plan is shown.
     """
@@ -133,6 +133,9 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
         table.state = state = catalog.load(name)
         if state is None or state.head_id is None:
             raise SpecError("the table has no rows yet", remedy="run the pipeline first", where=name)
+        if not state.progress.offsets:  # Every row would be one that no record makes.
+            words = f"the table has no progress of the pipeline {spec.pipeline}"
+            raise SpecError(words, remedy="mend it by the tool that fills it", where=name)
         signature = str(document["signature"])
         if is_recorded(catalog.history(name, [REPAIR_ID]), REPAIR_ID, signature, None):
             return RepairPlan(name, signature, is_applied=True)
@@ -150,7 +153,11 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
         if is_applying and plan.repairs:
             # The repair's progress replaces the one that names pending dead letters.
             DeadLetterTables(catalog, KafkaOutbox(spec.kafka), spec.pipeline).settle(table)
-            _apply(spec.pipeline, catalog, replace(state, progress=table.progress), plan)
+            try:
+                _apply(spec.pipeline, catalog, replace(state, progress=table.progress), plan)
+            except ConflictError as moved:
+                remedy = "repeat the command; for a table with a commit every few seconds, stop its pipeline first"
+                raise ConflictError(moved.message, remedy=remedy, where=name) from None
             plan = replace(plan, is_done=True)
         return plan
 

@@ -154,7 +154,7 @@ def _columns(hours: Mapping[str, Mapping[str, int]]) -> str:
             sums[int(hour)] = sums.get(int(hour), 0) + number
     first, last, most = min(sums), max(sums), max(sums.values())
     span = (last - first) // 3_600_000 + 1
-    width = max(1.0, (_CHART - 20) / span)
+    width = (_CHART - 20) / span
     columns = (
         f'<rect x={(hour - first) // 3_600_000 * width:.1f} width={max(1.0, width - 1):.1f} fill="#a11d1d"'
         f" y={_HEIGHT - round(100 * number / most)} height={round(100 * number / most)}>"
@@ -174,7 +174,10 @@ def _verdict(table: Mapping[str, Any]) -> str:
 
 
 def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # Producers choose timestamps, also those of no calendar.
+        return f"{at_ms} ms"
 
 
 def _text(value: Any) -> str:

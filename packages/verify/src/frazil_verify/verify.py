@@ -23,15 +23,21 @@ def verify_foreign(spec: PipelineSpec, name: str | None, options: Options, note:
 
 
 def verify_tables(
-    spec: PipelineSpec, name: str | None, level: str, begin: str, end: str, note: Callable[[str], None]
+    spec: PipelineSpec,
+    name: str | None,
+    level: str,
+    begin: str,
+    end: str,
+    note: Callable[[str], None],
+    keeps_all: bool = False,
 ) -> list[VerifiedTable]:
     """Returns what verifying each table of the pipeline, or the one named `name`, has found. level, begin, end: as of
-    `Options`. note: receives what is being done.
+    `Options`. note: receives what is being done. keeps_all: whether every difference is kept, as a repair needs them.
 
-    Raises: SpecError for a name that no table has, and for bounds that are no bounds.
+    Raises: SpecError for a name that no table has, and for bounds that are not bounds.
     """
     if Level(level) is not Level.COPY:
-        return verify_at(spec, name, Options(Level(level), begin, end), note)
+        return verify_at(spec, name, Options(Level(level), begin, end, keeps_all), note)
     if begin or end:
         raise SpecError(
             "a copy is made of the whole topic", remedy="add --independent or --rows, or leave the bounds out"

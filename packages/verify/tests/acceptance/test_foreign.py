@@ -129,3 +129,5 @@ def test_every_record_that_the_sink_has_lost_is_named(scene: Scene, tmp_path: Pa
     assert after is not None
     assert after.metadata_location == before.metadata_location
     assert report.exists()
+    done, refused = scene.pipeline.command("repair", TABLE, "--from", str(report))
+    assert (done.returncode, refused["error"]["remedy"]) == (2, "mend it by the tool that fills it")

@@ -116,6 +116,19 @@ def test_faults_in_files_are_found_with_their_offsets(scene: Scene, damaged: dic
     assert found(tables[EVENTS]) == {place: kind for place, kind in damaged.items() if kind != "changed"}
 
 
+def test_a_report_has_every_difference_so_that_a_repair_mends_them_all(scene: Scene, tmp_path: Path) -> None:
+    folder, report = scene.file_of(EVENTS).parent, tmp_path / "report.json"
+    whole = {path: path.read_bytes() for path in folder.rglob("*.parquet")}
+    for path in whole:
+        pq.write_table(pq.ParquetFile(path).read().slice(0, 1), path)
+    code, tables = scene.verify(EVENTS, "--independent", "--report", str(report))
+    for path, content in whole.items():
+        path.write_bytes(content)
+    count = 117 - len(whole)
+    assert (code, tables[EVENTS]["counts"]) == (4, {"missing": count})
+    assert len(json.loads(report.read_text())["tables"][EVENTS]["findings"]) == count > 100
+
+
 @pytest.mark.last
 @pytest.mark.usefixtures("damaged")
 def test_a_repair_that_is_killed_and_repeated_mends_the_table_once(scene: Scene, tmp_path: Path) -> None:

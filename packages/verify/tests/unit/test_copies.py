@@ -79,7 +79,7 @@ def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tm
     ("case", "reason"),
     [
         ("no progress", "it has no progress yet"),
-        ("latest", "`start: latest` does not say which record was its first, and it has no ledger yet"),
+        ("latest", "`start: latest` does not say which record was its first, and it is older than its ledger"),
         ("lookup", "its rows were joined with older versions of reference tables"),
         ("deleted", "the topic a does not exist any more"),
         ("recreated", "the topic a was deleted and created again"),

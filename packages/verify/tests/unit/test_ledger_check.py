@@ -123,6 +123,13 @@ def test_rows_of_another_writer_are_named_and_compaction_replay_and_roll_back_ar
     assert "was rolled back, which left 1 commits behind: snapshots 9" in check.findings.notes[0]
 
 
+def test_rows_that_appear_beside_those_of_expired_snapshots_are_counted_alone() -> None:
+    more = [committed(number, total=number * 8 + (101 if number == 5 else 100)) for number in (3, 4, 5)]
+    findings = check_ledger(PIPELINE, History(tuple(more))).findings
+    assert findings.counts == {Kind.INVENTED: 1}
+    assert findings.first[0].text == "snapshot 5: the files have 1 rows more"
+
+
 def test_a_compaction_that_loses_rows_is_found() -> None:
     compacted = _other(6, "replace", {MAINTENANCE_ID: "m"}, added_records="39", deleted_records="40")
     assert kinds([*clean(), compacted]) == {Kind.MISSING}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from frazil_verify.independent.rules import NotJudged
 from packages.verify.tests.unit.planted import FAULTS, Filled
 from tests.simulation.judge.loop import Sent
 
@@ -82,3 +84,10 @@ def test_every_planted_fault_is_found_with_its_offset(filled: tuple[str, Filled]
         if offset is None and name not in ("doubled row", "doubled file", "invented row"):
             assert places - {None}, (kind, name)
     assert unfound == []
+
+
+def test_a_table_with_a_time_that_python_does_not_have_is_not_judged(tmp_path: Path) -> None:
+    records = [Sent(0, json.dumps(value(0)).encode(), timestamp_ms=10**15)]
+    filled = Filled.of(tmp_path, {"metadata": [*PLACES, "timestamp"], "columns": COLUMNS}, records)
+    with pytest.raises(NotJudged, match="its columns do not take a value that the rules make"):
+        filled.judge([])

@@ -78,3 +78,11 @@ def test_a_folder_gets_a_page_and_a_report_by_date(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.html", f"{stem}.json"]
     text = write_report(tmp_path / "report.txt", document()).read_text()
     assert "a.b: 2 differences\n  changed: 1\n  missing: 1\n" in text
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_a_number(tmp_path: Path) -> None:
+    hours = {"missing": {0: 1, 2**62: 1}}
+    table = JudgedTable("a.b", level=Level.INDEPENDENT, counts={"missing": 2}, hours=hours)
+    page = write_report(tmp_path / "report.html", document_of(VerifyResult("p", (table,)), HOUR)).read_text()
+    assert "1970-01-01T00:00:00Z" in page
+    assert f"{2**62} ms" in page

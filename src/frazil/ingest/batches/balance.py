@@ -53,6 +53,7 @@ def next_ledger(planned: Planned, report: TaskReport, before: Progress, balance:
         rows, row_digest = (0, 0) if ledger is None and not before.offsets else _rows_of(ledger)
     if rows is not None and row_digest is not None:
         rows, row_digest = rows + counts.row_count, (row_digest + counts.row_digest) % MODULUS
+    partial = bool(before.offsets) if ledger is None else ledger.partial
     known = {} if ledger is None or is_recreated else before.offsets
     if ledger is None or is_recreated:
         ledger = Ledger()
@@ -67,6 +68,7 @@ def next_ledger(planned: Planned, report: TaskReport, before: Progress, balance:
         dropped=ledger.dropped + sum(balance.dropped.values()),
         rows=rows,
         row_digest=row_digest,
+        partial=partial,
         starts=_starts(ledger, known, planned.position),
     )
 

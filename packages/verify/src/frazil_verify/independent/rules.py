@@ -1,4 +1,4 @@
-"""What the records of a topic must have become: rows in the columns of their table, by json, fastavro and plain rules.
+"""What the records of a topic must have become: rows in the columns of their table, by json and plain rules.
 
 Records of JSON whose values have the types of their columns take a quick way. The rules of `frazil_verify/model` decide on
 all others, one by one.
@@ -110,11 +110,11 @@ class RowMaker:
 
         Raises: NotJudged for values that Arrow does not take as the rules have them.
         """
-        if self._quick and not self._rules.key_columns:
-            made = self._make_quickly(records)
-            if made is not None:
-                return made
-        return self._made(records, [self.outcome_of(record) for record in records])
+        try:
+            made = self._make_quickly(records) if self._quick and not self._rules.key_columns else None
+            return made or self._made(records, [self.outcome_of(record) for record in records])
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            raise NotJudged(f"its columns do not take a value that the rules make: {error}") from None
 
     def outcome_of(self, record: Record) -> Mapping[str, Outcome]:
         """Returns what becomes of one record by the rules, by the image that its row has of it; none of an idle one."""

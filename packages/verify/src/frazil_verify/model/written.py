@@ -1,6 +1,6 @@
 """Values that have a type from their writer's schema, to values of a table's columns.
 
-See docs/reference/conversions.md, and docs/guides/shape.md, "Types".
+The rules are those of docs/reference/conversions.md, and of docs/guides/shape.md, "Types".
 """
 
 from __future__ import annotations
