@@ -284,7 +284,7 @@ class PublishSchedule:
         with self._state.lock:
             for turn in group.turns:
                 reason = f"the tables of the group are published at one moment, up to which are not read yet: {tables}"
-                turn.report = replace(turn.report, state="waiting", reason=reason)
+                turn.report = replace(turn.report, state="waiting", reason=reason, remedy="")
 
     def _tagged(self, table: Table, turn: _Turn) -> PublishReport:
         """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless

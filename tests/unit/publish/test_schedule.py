@@ -195,12 +195,17 @@ def test_a_run_that_is_stopped_while_it_catches_up_audits_nothing_more(running: 
 
 
 def test_a_run_that_catches_up_publishes_no_group_of_which_a_table_has_stopped(tmp_path: Path) -> None:
-    running = Running(tmp_path, PublishSpec(every_s=60, group="shop"))
+    running = Running(tmp_path, PublishSpec(every_s=60, audits=AUDITS, group="shop"))
+    running.scene.audits.failing = [FailedAudit("ids", "no")]
+    running.scene.ingest()
+    running.schedule.run_last()
+    assert running.schedule.status()[TABLE].state == "held"
+    running.scene.audits.failing = []
     running.scene.ingest()
     running.table.status.set(RunState.STOPPED)
     running.schedule.run_last()
     report = running.schedule.status()[TABLE]
-    assert (report.state, report.snapshot_id) == ("waiting", None)
+    assert (report.state, report.snapshot_id, report.remedy) == ("waiting", None, "")
     assert report.reason.endswith(f"not read yet: {TABLE}")
     running.table.status.set(RunState.WAITING)
     running.schedule.run_last()
