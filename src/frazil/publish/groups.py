@@ -17,9 +17,20 @@ from frazil.catalog.branches_port import BranchMove, Tag
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import new_id
+from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.publish.audits import names, view_of
-from frazil.publish.position import HELD, PUBLISHED, PUBLISHED_FROM, Position, find_at, find_position, leads_to, number
+from frazil.publish.position import (
+    HELD,
+    PUBLISHED,
+    PUBLISHED_FROM,
+    Position,
+    find_at,
+    find_position,
+    is_on_branch,
+    leads_to,
+    number,
+)
 from frazil.publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.publish.tags import tags_of_publish
@@ -54,8 +65,14 @@ class _Member:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether main has a later snapshot of the branch already."""
-        return not self.position.is_ahead and leads_to(self.metadata, self.candidate_id, self.position.published_id)
+        """Whether main has a later snapshot of the branch already; one of another writer is not on the branch."""
+        own_id = self.position.source_id or self.position.published_id
+        return (
+            not self.position.is_ahead
+            and own_id is not None
+            and is_on_branch(self.metadata, own_id)
+            and leads_to(self.metadata, self.candidate_id, own_id)
+        )
 
 
 @dataclass(frozen=True, order=True)
@@ -99,6 +116,8 @@ class GroupPublisher:
         reports |= {member.name: report_of(member.position) for member in members}
         if all(member.position.is_published and HELD not in member.position.marks for member in members):
             return reports
+        if mode == "by hand" and len(members) > 1 and not self._compares(members):
+            return self._released(members, reports)
         for member in members:
             obstacle = self._obstacle(member, reports[member.name], mode)
             if obstacle is not None:
@@ -153,7 +172,8 @@ class GroupPublisher:
         positions = {
             name: find_position(tables[name], self._pipeline, snapshot_id)
             for name, snapshot_id in newest.snapshots.items()
-            if name in tables and generations[name] != newest and snapshot_id in tables[name].snapshots
+            # Whoever discards a branch does not want its snapshots on main.
+            if name in tables and generations[name] != newest and is_on_branch(tables[name], snapshot_id)
         }
         behind = {
             name: position
@@ -190,6 +210,35 @@ class GroupPublisher:
                 failures[member.name] = failing
         return failures
 
+    def _compares(self, members: Sequence[_Member]) -> bool:
+        """Returns whether an audit reads several tables."""
+        return any(
+            self._reads(member.table, {other.name: other.candidate_id for other in members if other is not member})
+            for member in members
+        )
+
+    def _released(self, members: Sequence[_Member], reports: Mapping[str, PublishReport]) -> dict[str, PublishReport]:
+        """Leaves the tables to the next moment, as nobody knows whether their newest snapshots fit each other; main that was
+        set back follows from then on.
+        """
+        for member in members:
+            main_id, position = member.position.published_id, member.position
+            if HELD in position.marks or position.is_set_back:
+                assert main_id is not None
+                marks = (
+                    {}
+                    if HELD in position.marks
+                    else marks_of(main_id, self._publisher.clock.now_ms(), position.published)
+                )
+                marks |= {HELD: None}
+                self._branches.move(BranchMove(member.name, MAIN, main_id, main_id, new_id(), marks))
+        reason = (
+            f"the newest snapshots of the group `{self._group}` may be of different moments, and no audit compares them"
+        )
+        override = f"frazil publish {members[0].name} --override"
+        remedy = f"`frazil run` publishes its next moment; `{override}` publishes these snapshots"
+        return {name: replace(report, state="held", reason=reason, remedy=remedy) for name, report in reports.items()}
+
     def _reads(self, table: Published, others: Mapping[str, int]) -> bool:
         return any(names(query, view_of(other)) for _, query in table.audits for other in others)
 
@@ -208,7 +257,14 @@ class GroupPublisher:
         plan = as_json({member.name: member.candidate_id for member in members})
         generation = _Generation(max(self._publisher.clock.now_ms(), last + 1), plan)
         move_id = new_id()
-        moves = [self._move_of(m.table, m.metadata, m.position, generation, move_id) for m in members]
+        moves: list[BranchMove] = []
+        try:
+            moves.extend(
+                self._move_of(member.table, member.metadata, member.position, generation, move_id) for member in members
+            )
+        except (ConflictError, UnavailableError):  # Of the copy of a later table.
+            self._publisher.abandon(moves)
+            raise
         main_ids = self._moved(moves, [member.table for member in members])
         return {
             m.name: self._publisher.published(m.position.branch, main_id, m.candidate_id, m.position.candidate)
@@ -217,7 +273,11 @@ class GroupPublisher:
 
     def _moved(self, moves: Sequence[BranchMove], tables: Sequence[Published]) -> list[int]:
         """Moves main of the tables; returns the snapshots that they have then."""
-        main_ids = [main_id for main_id in self._branches.move_together(moves) if main_id is not None]
+        try:
+            main_ids = [main_id for main_id in self._branches.move_together(moves) if main_id is not None]
+        except ConflictError:
+            self._publisher.abandon(moves)
+            raise
         for move, table, main_id in zip(moves, tables, main_ids, strict=True):
             log.info("table_published", table=move.table, snapshot=main_id, group=self._group)
             self._publisher.follow(table, move.copy)

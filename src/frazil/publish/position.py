@@ -114,17 +114,19 @@ def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None)
 
 
 def find_at(metadata: TableMetadata, pipeline: str, offsets: Offsets) -> int | None:
-    """Returns the newest snapshot of the branch whose progress is at these offsets, as far as it has the partitions; None
-    without one.
+    """Returns the newest snapshot of the branch whose progress is at these offsets, as far as it has the partitions; of a
+    branch that has no progress, as nothing was read yet, the newest one. None without one.
     """
     newest: int | None = None
+    has_progress = False
     for snapshot in metadata.ancestors():
         newest = newest or snapshot.id
         progress = from_summary(pipeline, snapshot.summary, snapshot.id, snapshot.at_ms)
         if progress is not None and _is_at(progress.offsets, offsets):
             return newest
+        has_progress = has_progress or progress is not None
         newest = newest if progress is None else None
-    return None
+    return None if has_progress else newest
 
 
 def _is_at(before: Offsets, offsets: Offsets) -> bool:

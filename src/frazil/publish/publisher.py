@@ -6,7 +6,7 @@ be; two processes at a time are one compare-and-swap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -14,8 +14,9 @@ from typing import Literal
 
 import structlog
 
-from frazil.catalog.branches_port import Branches, BranchMove, Copies, Copy, Tag
+from frazil.catalog.branches_port import MOVE_ID, Branches, BranchMove, Copies, Copy, Tag
 from frazil.catalog.maintenance_port import Transfer
+from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
@@ -253,8 +254,7 @@ class Publisher:
         try:
             main_id = self.branches.move(move)
         except ConflictError:
-            if copy is not None and self._copies is not None:
-                self._copies.abandon(copy)
+            self.abandon([move])
             raise
         assert main_id is not None
         log.info("table_published", table=table.name, snapshot=main_id, complete_to_ms=complete_to_ms)
@@ -268,6 +268,16 @@ class Publisher:
             return None
         assert self._copies is not None
         return self._copies.write(table.name, snapshot_id, table.stages)
+
+    def abandon(self, moves: Iterable[BranchMove]) -> None:
+        """Deletes the files of copies whose move has not landed, and never will."""
+        for move in moves:
+            metadata = None if move.copy is None else self.branches.metadata(move.table)
+            if metadata is None or _has_landed(metadata, key(self.pipeline, MOVE_ID), move.id):
+                continue
+            assert self._copies is not None
+            assert move.copy is not None
+            self._copies.abandon(move.copy)
 
     def follow(self, table: Published, copy: Copy | None) -> None:
         """Lets the branch have the files that main has, so that the next publish writes only what has changed since."""
@@ -290,6 +300,12 @@ class Publisher:
             candidate_id=candidate_id,
             audited_ms=now_ms,
         )
+
+
+def _has_landed(metadata: TableMetadata, name: str, move_id: str) -> bool:
+    """Returns whether the table has had the change, also where another one has followed."""
+    summaries = (snapshot.summary for snapshot in metadata.snapshots.values())
+    return any(entries.get(name) == move_id for entries in (metadata.properties, *summaries))
 
 
 def marks_of(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str | None]:

@@ -15,7 +15,8 @@ from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.errors import FrazilError, UnavailableError, unforeseen
-from frazil.ingest.tables.cuts import Cut, Cuts
+from frazil.ingest.tables.cuts import Cuts
+from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import transfer_of
 from frazil.publish.groups import GroupPublisher
@@ -255,15 +256,19 @@ class PublishSchedule:
         return {table.name: self._opened().publish(_published(table), last=turn.report)}
 
     def _group_published(self, group: _Group) -> Mapping[str, PublishReport] | None:
-        """See `_reports`. A run that has caught up has the newest snapshots of one moment."""
+        """See `_reports`. A run that has caught up has the newest snapshots of one moment, unless a table has stopped."""
         offsets = None
+        stopped = [table.name for table in group.tables if table.status.run_state is RunState.STOPPED]
+        if group.is_last and stopped:
+            self._report_wait(group, stopped)
+            return None
         if self._cuts is not None and not group.is_last:
             names = {table.name for table in group.tables}
             cut, now_s = self._cuts.of(group.name), self._clock.monotonic_s()
             if cut is None or cut.tables != names or now_s >= cut.requested_s + LONGEST_CUT_S:
                 self._cuts.request(group.name, names)
                 if cut is not None:
-                    self._report_wait(group, cut)
+                    self._report_wait(group, [table.name for table in group.tables if not cut.is_reached(table)])
                 return None
             if not all(map(cut.is_reached, group.tables)):
                 return None
@@ -273,13 +278,13 @@ class PublishSchedule:
         last = {table.name: turn.report for table, turn in zip(group.tables, group.turns, strict=True)}
         return publisher.publish([_published(table) for table in group.tables], offsets, last=last)
 
-    def _report_wait(self, group: _Group, cut: Cut) -> None:
+    def _report_wait(self, group: _Group, behind: Sequence[str]) -> None:
         """Reports which tables the others of the group wait for."""
-        behind = ", ".join(table.name for table in group.tables if not cut.is_reached(table))
+        tables = ", ".join(behind)
         with self._state.lock:
             for turn in group.turns:
-                reason = f"the tables of the group are published at one moment, up to which are not read yet: {behind}"
-                turn.report = replace(turn.report, state="waiting", reason=reason)
+                reason = f"the tables of the group are published at one moment, up to which are not read yet: {tables}"
+                turn.report = replace(turn.report, state="waiting", reason=reason, remedy="")
 
     def _tagged(self, table: Table, turn: _Turn) -> PublishReport:
         """Tags a table without `publish`. The catalog is asked only where its progress has passed the time of a tag, unless

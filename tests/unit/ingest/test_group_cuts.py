@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.tables.cuts import GRACE_S
+from frazil.kafka.port import Partition
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 NAMES = {"n.a", "n.b"}
@@ -79,3 +81,50 @@ def test_a_table_that_is_far_behind_reads_up_to_the_cut_in_several_batches(two: 
     two.cuts.request("shop", NAMES)
     assert turn_until(service, lambda: all(map(two.cuts.of("shop").is_reached, service.tables)))  # type: ignore[union-attr]
     assert commits_of(two, "n.a")[0] == 50
+
+
+def test_a_record_that_arrives_while_the_moment_is_looked_up_is_behind_it(two: Scene) -> None:
+    """Kafka is asked for the first records after the moment, and then for the ends of the partitions without one."""
+    service = two.start()
+    two.feed("a", {"id": 1})
+    two.feed("b", {"id": 1})
+    service.turn()
+    two.cuts.request("shop", NAMES)
+    service.turn()
+    ask = two.source.at_time
+
+    def ask_meanwhile(times: Mapping[Partition, int]) -> dict[Partition, int]:
+        ends = two.source.ends(times)
+        lacking = [place for place, offset in ask(times).items() if offset == ends[place]]
+        two.source.produce("b", 0, b'{"id": 2}', two.clock.now_ms() + 1)
+        return ask(times) | two.source.ends(lacking)
+
+    setattr(two.source, "at_time", ask_meanwhile)  # noqa: B010
+    two.clock.sleep(GRACE_S)
+    two.cuts.make({table.name: table for table in service.tables}, {("a", 0): 1, ("b", 0): 1}, two.source)
+    cut = two.cuts.of("shop")
+    assert cut is not None
+    assert dict(cut.bounds) == {("a", 0): 1, ("b", 0): 1}
+
+
+def test_a_moment_waits_for_a_broker_that_does_not_answer(two: Scene) -> None:
+    service = two.start()
+    two.feed("a", {"id": 1})
+    two.feed("b", {"id": 1})
+    service.turn()
+    two.cuts.request("shop", NAMES)
+    service.turn()
+    two.source.produce("b", 0, b'{"id": 2}', two.clock.now_ms() - 1)
+    two.clock.sleep(GRACE_S)
+    tables, ends = {table.name: table for table in service.tables}, {("a", 0): 1, ("b", 0): 1}
+    ask = two.source.at_time
+
+    def ask_one(times: Mapping[Partition, int]) -> dict[Partition, int]:
+        return {place: offset for place, offset in ask(times).items() if place[0] == "a"}
+
+    setattr(two.source, "at_time", ask_one)  # noqa: B010
+    two.cuts.make(tables, ends, two.source)
+    assert not two.cuts.of("shop").bounds  # type: ignore[union-attr]
+    setattr(two.source, "at_time", ask)  # noqa: B010
+    two.cuts.make(tables, ends, two.source)
+    assert dict(two.cuts.of("shop").bounds) == {("a", 0): 1, ("b", 0): 2}  # type: ignore[union-attr]

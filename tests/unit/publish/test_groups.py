@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.branches_port import BranchMove
+from frazil.catalog.branches_port import BranchMove, Copy
+from frazil.catalog.maintenance_port import Transfer
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.publish.audits import NO_OTHERS, Audit
@@ -235,6 +238,124 @@ def test_main_of_one_table_that_was_set_back_holds_the_group(shop: Shop) -> None
     assert (shop.publish(), shop.seen) == (["held"] * 2, [10, 11])
     assert shop.group.publish(TABLES, mode="by hand") is not None
     assert shop.seen == [12, 12]
+
+
+def commit_elsewhere(shop: Shop, table: str) -> None:
+    """Another writer's commit to main."""
+    before = shop.main.load(table)
+    assert before is not None
+    other = shop.main.for_pipeline("q")
+    state = other.load(table)
+    assert state is not None
+    other.commit(Commit(table, (), Progress({"other": {0: 1}}, commit_id=new_id()), state.progress))
+
+
+def test_another_writer_on_main_of_an_idle_table_is_reported(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    commit_elsewhere(shop, ORDERS)
+    shop.ingest(CUSTOMERS, 11)
+    assert shop.publish(customers=11, orders=10) == ["held", "diverged"]
+
+
+def test_a_branch_that_was_discarded_after_a_death_does_not_block_the_group(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    shop.ingest_both(11)
+    failpoints.arm({failpoints.VARIABLE: "publish.between=error"})
+    try:
+        with pytest.raises(RuntimeError):
+            shop.publish()
+    finally:
+        failpoints.arm({})
+    Publisher(shop.branches, shop, "p", shop.clock).discard(ORDERS)
+    assert (shop.publish(), shop.seen) == (["published"] * 2, [11, 10])
+    shop.ingest_both(12)
+    assert (shop.publish(), shop.seen) == (["published"] * 2, [12, 12])
+
+
+def test_a_table_of_which_nothing_was_read_yet_is_published_as_it_is(shop: Shop) -> None:
+    """Such as one that another tool has filled, whose topic has no records."""
+    commit_elsewhere(shop, CUSTOMERS)
+    shop.ingest(ORDERS, 0)
+    assert shop.publish(customers=0, orders=0) == ["published"] * 2
+
+
+def test_by_hand_nothing_is_published_that_no_audit_compares(shop: Shop) -> None:
+    tables = (Published(CUSTOMERS, group="shop"), Published(ORDERS, group="shop"))
+    first = shop.ingest(CUSTOMERS, 10)
+    shop.ingest(ORDERS, 10)
+    shop.publish()
+    shop.ingest_both(11)
+    shop.publish()
+    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(TABLES[0], first)
+    shop.ingest(CUSTOMERS, 12)
+    shop.ingest(ORDERS, 13)
+    reports = shop.group.publish(tables, mode="by hand")
+    assert reports is not None
+    assert [(report.state, report.reason) for report in reports.values()] == [
+        ("held", "the newest snapshots of the group `shop` may be of different moments, and no audit compares them")
+    ] * 2
+    assert shop.seen == [10, 11]
+    shop.ingest(CUSTOMERS, 13)
+    assert shop.publish(customers=13, orders=13) == ["published"] * 2  # It is not held any more.
+    shop.ingest(ORDERS, 14)
+    shop.group.publish(tables, mode="override")
+    assert shop.seen == [13, 14]
+
+
+@dataclass(frozen=True)
+class WrittenCopy:
+    """Files that a copy has written."""
+
+    table: str
+    snapshot_id: int
+
+
+class Files:
+    """Copies that note which files were written and deleted."""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+        #: The table whose files cannot be written.
+        self.failing = ""
+
+    def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:  # noqa: ARG002
+        if table == self.failing:
+            raise UnavailableError("the store does not answer")
+        self.left.append(table)
+        return WrittenCopy(table, snapshot_id)
+
+    def follow(self, copy: Copy, transfer: Transfer | None) -> None:
+        """Nothing is compacted."""
+
+    def abandon(self, copy: Copy) -> None:
+        self.left.remove(copy.table)
+
+
+def test_copies_of_a_publish_that_does_not_land_are_deleted(shop: Shop) -> None:
+    files, tables = Files(), tuple(replace(table, is_copied=True) for table in TABLES)
+    group = GroupPublisher(Publisher(shop.branches, shop, "p", shop.clock, files), "shop")
+    shop.ingest_both(10)
+    files.failing = ORDERS
+    with pytest.raises(UnavailableError):
+        group.publish(tables)
+    assert files.left == []
+    files.failing = ""
+    group.publish(tables)
+    files.left.clear()
+    shop.ingest_both(11)
+    move = shop.branches.move
+
+    def conflict(moved: BranchMove) -> int | None:
+        if moved.table == ORDERS:
+            raise ConflictError("the branch was moved in the meantime")
+        return move(moved)
+
+    setattr(shop.branches, "move", conflict)  # noqa: B010
+    with pytest.raises(ConflictError):
+        group.publish(tables)
+    assert (files.left, shop.seen) == ([CUSTOMERS], [11, 10])  # Main of the first table has its files.
 
 
 def test_nothing_dangles_whatever_is_interrupted(shop: Shop) -> None:

@@ -9,6 +9,7 @@ import pytest
 import structlog.testing
 
 from frazil.errors import UnavailableError
+from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.publish.position import is_published
 from frazil.publish.publisher import Published, Publisher
@@ -191,3 +192,21 @@ def test_a_run_that_is_stopped_while_it_catches_up_audits_nothing_more(running: 
     assert (running.scene.seen, running.scene.audits.asked) == (None, [])
     running.schedule.run_last()
     assert running.scene.seen is not None
+
+
+def test_a_run_that_catches_up_publishes_no_group_of_which_a_table_has_stopped(tmp_path: Path) -> None:
+    running = Running(tmp_path, PublishSpec(every_s=60, audits=AUDITS, group="shop"))
+    running.scene.audits.failing = [FailedAudit("ids", "no")]
+    running.scene.ingest()
+    running.schedule.run_last()
+    assert running.schedule.status()[TABLE].state == "held"
+    running.scene.audits.failing = []
+    running.scene.ingest()
+    running.table.status.set(RunState.STOPPED)
+    running.schedule.run_last()
+    report = running.schedule.status()[TABLE]
+    assert (report.state, report.snapshot_id, report.remedy) == ("waiting", None, "")
+    assert report.reason.endswith(f"not read yet: {TABLE}")
+    running.table.status.set(RunState.WAITING)
+    running.schedule.run_last()
+    assert running.schedule.status()[TABLE].state == "published"

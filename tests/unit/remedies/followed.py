@@ -216,6 +216,9 @@ FOLLOWED: Mapping[str, str] = {
             "write `branch: ingest` for the table": "a_table_without_a_branch_has_nothing_to_publish",
         }.items()
     },
+    "`frazil run` publishes its next moment; `frazil publish … --override` publishes these snapshots": (
+        "unit/publish/test_groups.py::test_by_hand_nothing_is_published_that_no_audit_compares"
+    ),
     "correct `publish.audits.…`: a query that fails keeps the table from its readers": (
         "unit/cli/test_check_offline.py::test_an_audit_is_parsed_until_it_is_corrected"
     ),

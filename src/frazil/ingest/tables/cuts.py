@@ -77,8 +77,14 @@ class Cuts:
                 known = {place: ends[place] for place in places}
                 made = replace(cut, ends=known, at_ms=self._clock.now_ms() + 1, at_s=now_s)
             elif now_s >= cut.at_s + GRACE_S:
+                # The ends first: what arrives between the two requests is newer than the moment.
+                newest = source.ends(cut.ends.keys())
                 later = source.at_time(dict.fromkeys(cut.ends, cut.at_ms))
-                made = replace(cut, bounds={place: max(end, later.get(place, end)) for place, end in cut.ends.items()})
+                if not newest.keys() & later.keys() >= cut.ends.keys():
+                    continue  # A broker does not answer: records of the moment may be missing.
+                made = replace(
+                    cut, bounds={place: max(end, min(newest[place], later[place])) for place, end in cut.ends.items()}
+                )
             else:
                 continue
             if self._cuts.get(group) is cut:
