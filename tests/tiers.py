@@ -46,6 +46,7 @@ LONGEST = (
     "test_http_service.py",
     "test_plugins.py",
     "test_changelog.py",
+    "test_proofs.py",
     "test_sources.py",
     "test_upsert_dead_letters.py",
     "test_two_drivers.py",

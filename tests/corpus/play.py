@@ -36,7 +36,18 @@ PIPELINE = "p"
 _ENVIRONMENT = {"PROTECT_KEY": "k" * 32}
 _LONGEST_WAIT_S = 60.0
 _CHANGING_KEYS = frozenset(
-    ("topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "dead-letters", "lookups", "balance", "watermarks")
+    (
+        "topic-ids",
+        "cluster-id",
+        "commit-id",
+        "epoch",
+        "run-id",
+        "dead-letters",
+        "lookups",
+        "balance",
+        "watermarks",
+        "ledger",
+    )
 )
 """Keys of a commit's summary that differ from run to run, or that are shown otherwise."""
 _CHANGING_FIELDS = frozenset(

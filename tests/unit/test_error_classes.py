@@ -22,6 +22,8 @@ OTHER_MEANINGS = {
     "unavailable_value": "a key of the pipeline file",
 }
 """Classes whose text has another meaning elsewhere in the source."""
+JUDGE = "frazil_verify/"
+"""What judges Frazil's records by rules of its own, and so spells classes too."""
 
 
 def test_no_module_but_the_table_spells_a_class() -> None:
@@ -29,7 +31,7 @@ def test_no_module_but_the_table_spells_a_class() -> None:
     spelled = [
         f"{name_of(path)}:{node.lineno}: {node.value}"
         for path in sources()
-        if path != TABLE
+        if path != TABLE and not name_of(path).startswith(JUDGE)
         for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in classes
     ]

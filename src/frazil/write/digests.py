@@ -127,25 +127,35 @@ def _multiply(word: np.uint64, other: np.uint64) -> np.uint64:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _hash(i: int, end: int, seed: np.uint64) -> np.uint64:
-    """Returns a hash of the bytes from one address to another, sixteen at a time in two halves."""
+def _hash(base: int, i: int, end: int, seed: np.uint64) -> np.uint64:
+    """Returns a hash of the bytes from one address to another, sixteen at a time in two halves. The last bytes are read
+    together with some before them: a branch for what is left would be guessed wrongly for every other record. base: an
+    address from which on everything may be read.
+    """
     count = np.uint64(end - i)
-    other = seed ^ _K2
-    while end - i > 32:
-        seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
-        other = _multiply(load64(i + 16) ^ _K3, load64(i + 24) ^ other)
-        i += 32
-    seed ^= other
+    if end - i >= 32:
+        other = seed ^ _K2
+        while end - i > 32:
+            seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
+            other = _multiply(load64(i + 16) ^ _K3, load64(i + 24) ^ other)
+            i += 32
+        seed = _multiply(load64(end - 32) ^ _K1, load64(end - 24) ^ seed)
+        other = _multiply(load64(end - 16) ^ _K3, load64(end - 8) ^ other)
+        return _multiply(_K4 ^ count, seed ^ other)
     if end - i > 16:
         seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
         i += 16
     first, second = np.uint64(0), np.uint64(0)
     if end - i >= 8:
         first, second = load64(i), load64(end - 8)
-    else:
-        while i < end:
-            first = (first << np.uint64(8)) | np.uint64(load8(i))
-            i += 1
+    elif i < end:
+        unused = np.uint64(64 - 8 * (end - i))
+        if end - 8 >= base:
+            first = load64(end - 8) >> unused
+        else:
+            while i < end:
+                end -= 1
+                first = (first << np.uint64(8)) | np.uint64(load8(end))
     return _multiply(_K4 ^ count, _multiply(first ^ _K1, second ^ seed))
 
 
@@ -156,7 +166,7 @@ def _hash_records(
     for n in range(hashes.size):
         place = _multiply(np.uint64(partitions[n]) ^ seed, np.uint64(offsets[n]) ^ _K0)
         if is_valid.size == 0 or is_valid[n]:
-            hashes[n] = _hash(base + starts[n], base + starts[n + 1], place)
+            hashes[n] = _hash(base, base + starts[n], base + starts[n + 1], place)
         else:
             hashes[n] = _multiply(place ^ _K2, _K3)
 
@@ -165,7 +175,7 @@ def _hash_records(
 def _add_bytes(base: int, starts: Ints, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
     for n in range(hashes.size):
         if is_valid.size == 0 or is_valid[n]:
-            hashes[n] += _hash(base + starts[n], base + starts[n + 1], seed)
+            hashes[n] += _hash(base, base + starts[n], base + starts[n + 1], seed)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -216,7 +216,7 @@ def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
         return compile_proto(text, references)
 
     if hung == "protoc":
-        monkeypatch.setattr("frazil.ingest.tables.schemas.compile_proto", compile_late)
+        monkeypatch.setattr("frazil_protobuf.messages.compile_proto", compile_late)
     tables_service.start()
     undisturbed = tables_service.freshness()
     one = tables_service.registry.register(

@@ -133,3 +133,13 @@ def test_the_digest_of_records_has_their_places_and_values() -> None:
     assert digest_of(record_hashes("t", records(values, first=1))) != together
     assert digest_of(record_hashes("t", records(values, partition=1))) != together
     assert digest_of(record_hashes("t", records([b"{}", b"", None, b"x" * 100]))) != together
+
+
+@pytest.mark.parametrize("length", range(70))
+def test_the_hash_of_a_value_does_not_depend_on_what_lies_before_it(length: int) -> None:
+    value = bytes(range(1, length + 1))
+    schema = pa.schema([pa.field("a", pa.binary(), metadata={b"PARQUET:field_id": b"1"})])
+    first = row_hashes(pa.table([pa.array([value], pa.binary())], schema=schema))
+    later = row_hashes(pa.table([pa.array([b"x" * 40, value, b""], pa.binary())], schema=schema))
+    assert first[0] == later[1]
+    assert first[0] != later[0]

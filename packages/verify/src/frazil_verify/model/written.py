@@ -1,6 +1,6 @@
 """Values that have a type from their writer's schema, to values of a table's columns.
 
-The rules are on the pages docs/reference/conversions.md, and docs/guides/shape.md, "Types".
+See docs/reference/conversions.md, and docs/guides/shape.md, "Types".
 """
 
 from __future__ import annotations
