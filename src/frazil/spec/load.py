@@ -84,7 +84,7 @@ def _read_file(path: Path, overrides: Overrides, reading: Reading) -> Overridden
 
 def _prepared(document: Section, path: Path, reading: Reading) -> Section:
     """Returns the document with the settings that tables share in each of them."""
-    reading.owners[id(document)] = "the pipeline file"
+    reading.own(document, "the pipeline file")
     _move_misplaced(document, reading)
     shared = shared_settings(document)
     state_dir = Path.cwd() / LOCAL_DIRECTORY / "state"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES
 from frazil.spec.syntax.document import Items, Node, Section
 from frazil.spec.syntax.keys import Form, Key
-from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 
 
 def stage_keys() -> dict[str, Key]:
@@ -39,16 +41,41 @@ def read_stages(stages: Any) -> Any:
     read, mistakes = [], list[Mistake]()
     for name, node in stages.items():
         try:
-            read.append((name, STAGES.get(name).settings.model_validate(_plain(node) or {})))
+            model = STAGES.get(name).settings
+            read.append((name, model.model_validate(_plain(node) or {})))
         except SpecError as error:
             mistakes.append(Mistake(name, error.message, error.remedy))
         except ValidationError as error:
-            remedy = f"write it as the stage `{name}` needs it"
-            for fault in error.errors(include_url=False, include_context=False, include_input=False):
-                mistakes.append(Mistake((name, *fault["loc"]), f"`{LABEL}`: {fault['msg']}", remedy))
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            mistakes += [_mistake(name, model, fault) for fault in faults]
     if mistakes:
         raise Mistakes(mistakes)
     return tuple(read)
+
+
+def _mistake(name: str, model: type[BaseModel], fault: ErrorDetails) -> Mistake:
+    """Returns what the model of a stage refuses, in the words of the other keys of the file."""
+    where, remedy = (name, *fault["loc"]), f"write it as the stage `{name}` needs it"
+    if fault["type"] == "extra_forbidden":
+        *path, key = where
+        message = f"unknown key `{key}` in `{'.'.join(map(str, path))}`"
+        return Mistake(where, message, advice(str(key), _keys_at(model, path[1:])))
+    if fault["type"] == "missing":
+        return Mistake(where, f"`{LABEL}` is missing", remedy)
+    if fault["type"] == "model_type":
+        return Mistake(where, f"`{LABEL}` is not a mapping", remedy)
+    return Mistake(where, f"`{LABEL}`: {fault['msg'].removeprefix('Value error, ')}", remedy)
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Returns the keys that a stage's settings have at a path of keys and of indices in lists."""
+    whole = model.model_json_schema()
+    part: dict[str, Any] = whole
+    for key in path:
+        part = part.get("properties", {}).get(key) or part.get("additionalProperties") or part.get("items") or {}
+        part = next((choice for choice in part.get("anyOf", ()) if choice.get("type") != "null"), part)
+        part = whole["$defs"][part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+    return list(part.get("properties", ()))
 
 
 def _plain(node: Node) -> Any:

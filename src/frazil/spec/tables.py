@@ -70,7 +70,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
     """Returns the settings under a table's name, with those that it shares. owner: what messages call the table. line: of
     the name.
     """
-    reading.owners[id(node)] = owner
+    reading.own(node, owner)
     if not isinstance(node, Section):
         return node
     table = _with_defaults(node, shared.defaults)
@@ -87,7 +87,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
     hide_stages(table)
     table.hide("name", name)
     table.hide("line", line)
-    reading.owners[id(table)] = owner
+    reading.own(table, owner)
     return table
 
 
@@ -272,7 +272,7 @@ OF_TABLES = Rules(
         grouped_tables.check_grouping,
         history.check_history,
     ),
-    _STRANGE_IN_TABLE.get,
+    _STRANGE_IN_TABLE.get, STAGES.added,
 )  # fmt: skip
 RULES: Mapping[type[Declared], Rules] = {
     **RULES_OF_SECTIONS,

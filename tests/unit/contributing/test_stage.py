@@ -113,6 +113,12 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     assert error.message == "`forbidden_words.action`: Input should be 'mask', 'drop' or 'refuse'"
     assert error.remedy == "write it as the stage `forbidden_words` needs it"
     assert error.where.endswith(":9")
+    misspelt = refuse(with_table("forbiden_words: {column: note}"))
+    assert misspelt.remedy == "did you mean `forbidden_words`?"
+    inner = refuse(with_table("forbidden_words: {column: note, words: [], actoin: drop}"))
+    assert (inner.message, inner.remedy) == ("unknown key `actoin` in `forbidden_words`", "did you mean `action`?")
+    assert refuse(with_table("forbidden_words: {column: note}")).message == "`forbidden_words.words` is missing"
+    assert refuse(with_table("forbidden_words: note")).message == "`forbidden_words` is not a mapping"
 
 
 def test_packages_of_stages_are_sent_to_clusters(

@@ -26,7 +26,7 @@ _RATE_SAMPLES = 6
 _DAY_MS = 86_400_000
 _IDLE = frozenset(("waiting", "running"))
 _RANKS = {"stopped": 0, "backing off": 1, "paused": 2}
-_LATE, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6
+_LATE, _HELD_BACK, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6, 7
 _STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
 _LINE = Markup(' <span class="{kind}">{text}</span>')
 _HELD = Markup('{lag} <span class="reason">{held} behind an open transaction</span>')
@@ -65,6 +65,14 @@ class Figures:
         return held_back(self.table.lag.open_transactions)
 
     @property
+    def unpublished(self) -> Problem | None:
+        """Why readers do not see what its branch has; None where nothing is held."""
+        seen = self.table.recorded.publishing
+        if seen is None or seen.state not in ("held", "diverged"):
+            return None
+        return Problem(f"not published: {seen.reason}", seen.remedy)
+
+    @property
     def is_new(self) -> bool:
         """Whether the pipeline has not committed to it yet, though there may be records."""
         return not self.table.progress.committed and self.table.lag.lag_records != 0
@@ -77,7 +85,11 @@ class Figures:
     @property
     def shown_problem(self) -> Problem | None:
         """What is shown beside its state. Open transactions come and go: they are a problem of a table that is late."""
-        return self.table.condition.problem or (self.held_back if self.rank in (_LATE, _NEW) else None)
+        return (
+            self.table.condition.problem
+            or (self.held_back if self.rank in (_LATE, _NEW) else None)
+            or (self.unpublished if self.rank == _HELD_BACK else None)
+        )
 
     @property
     def rank(self) -> int:
@@ -86,6 +98,8 @@ class Figures:
             return _RANKS[self.table.condition.state]
         if (self.lag_s or 0) > LATE_S:
             return _LATE
+        if self.unpublished is not None:
+            return _HELD_BACK
         if self.is_new:
             return _NEW
         return _DEAD_LETTERS if self.dead_letters else _WELL
@@ -141,6 +155,8 @@ def state_cell(figures: Figures) -> Markup:
     kind = state.replace(" ", "-")
     if figures.rank == _LATE:
         kind, state = "late", f"{state}, late"
+    elif figures.rank == _HELD_BACK:
+        kind, state = "held", f"{state}, not published"
     if figures.rank in (_LATE, _NEW) and figures.is_new:
         state = f"{state}, no commit yet"
     return _STATE.format(kind=kind, state=state, reason=_problem(figures))
@@ -227,6 +243,7 @@ FILTERS: Mapping[str, Callable[[Figures], bool]] = {
     "backing off": lambda figures: figures.table.condition.state == "backing off",
     "paused": lambda figures: figures.table.condition.state == "paused",
     "late": lambda figures: figures.rank == _LATE,
+    "not published": lambda figures: figures.unpublished is not None,
     "without a commit": lambda figures: figures.rank == _NEW,
     "with dead letters": lambda figures: figures.dead_letters > 0,
     "active": lambda figures: bool(figures.rate),
@@ -252,5 +269,5 @@ def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_rever
 def summary_of(every: Iterable[Figures]) -> dict[str, int]:
     """Returns how many tables each filter keeps, for those that ask for attention."""
     tables = list(every)
-    names = ("stopped", "backing off", "paused", "late", "without a commit", "with dead letters")
+    names = ("stopped", "backing off", "paused", "late", "not published", "without a commit", "with dead letters")
     return {name: sum(map(FILTERS[name], tables)) for name in names}

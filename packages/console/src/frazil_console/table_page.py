@@ -20,6 +20,7 @@ from frazil.ops.plan import describe_stages
 from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.models import TABLE_KEYS
+from frazil.spec.settings import HISTORY
 from frazil.spec.state import describe_state
 from frazil.spec.syntax.keys import Key, keys_of
 from frazil.spec.table_keys import SourceSpec
@@ -237,11 +238,8 @@ def _changes(before: Mapping[int, SchemaColumn], after: Mapping[int, SchemaColum
 def path_of(spec: TableSpec, topics: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the steps from topic to table, each with what it is: a picture as text."""
     source = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "") or "no topic yet"
-    rows = (
-        f"{spec.changes.mode} by {', '.join(spec.changes.key_columns)}"
-        if spec.changes.key_columns
-        else spec.changes.mode
-    )
+    mode = "history" if spec.changes.keeps_history else spec.changes.mode
+    rows = f"{mode} by {', '.join(spec.changes.key_columns)}" if spec.changes.key_columns else mode
     stages = [("stage", text) for text in describe_stages(spec)]
     state = [("state", text) for text in describe_state(spec)]
     return [("topic", source), *stages, *state, ("table", f"{spec.name}: {rows}")]
@@ -325,6 +323,8 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
             origin = f"`{fields[0]}` of the pipeline"
         is_default = value == _default(fields, table)
         text = _value_text(fields[-1], _at(table, fields[:-1]), value)
+        if name == "mode" and table.changes.keeps_history:
+            text = "history"  # Once the file is read it is an upsert table that keeps history.
         settings.append(Setting(name, text, "default" if is_default else origin))
     return settings
 
@@ -349,8 +349,9 @@ def _at(model: BaseModel, fields: tuple[str, ...]) -> Any:
 def _default(fields: tuple[str, ...], table: TableSpec) -> Any:
     if fields == ("layout", "format_version"):
         return _FORMATS[table.changes.mode]
-    if fields == ("metadata",) and table.changes.mode == "upsert" and not table.changes.key_columns:
-        return {"key": "_key"}  # The record's key identifies the rows.
+    if fields == ("metadata",) and table.changes.mode == "upsert":
+        key = {} if table.changes.key_columns else {"key": "_key"}  # The record's key identifies the rows.
+        return {**key, **{name: name for name in HISTORY if table.changes.keeps_history}}
     return _at(_UNSET, fields)
 
 

@@ -31,6 +31,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
+from frazil.publish.report import PublishReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
 from frazil.spec.syntax.forms import Address
@@ -59,6 +60,8 @@ class ManyTables:
     def __init__(self, root: Path, count: int) -> None:
         self.clock = SystemClock()
         self.redaction = Redaction()
+        #: By table with a branch, what readers see of it.
+        self.publishing: dict[str, PublishReport] = {}
         self.tables = sorted((self._table(number) for number in range(count)), key=lambda table: table.name)
         specs = tuple(table.spec for table in self.tables)
         spec = PipelineSpec(
@@ -78,7 +81,7 @@ class ManyTables:
 
     def publish(self) -> None:
         """Does what the loop does twice a second."""
-        self.state_file.write(self.tables)
+        self.state_file.write(self.tables, publishing=self.publishing)
 
     def commit(self, tables: Iterable[Table], records: int) -> None:
         """Lets each of these tables commit so many records."""

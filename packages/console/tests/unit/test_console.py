@@ -15,7 +15,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.syntax.forms import Address
-from frazil_console.table_page import settings_of
+from frazil_console.table_page import path_of, settings_of
 from packages.console.tests.unit.pages import BROWSER, crawl, page_of
 from tests.unit.http.running_scene import RunningScene, wait_for
 
@@ -98,6 +98,16 @@ def test_several_tables_are_paused_at_once(scene: RunningScene) -> None:
     for wrong in ("act=pause", "act=reset&table=n.a", "table=n.a"):
         page_of(client, f"/several?{wrong}", 400)
     page_of(client, "/several?act=pause&table=n.c", 404)
+
+
+def test_a_table_that_keeps_history_is_shown_as_the_file_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    table = "  n.a: {topic: a, mode: history, key_columns: [id]}\n"
+    file.write_text(f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\ntables:\n{table}')
+    spec = load_spec(file, {})
+    own = {one.key: one.value for one in settings_of(spec, spec.tables[0]) if one.origin != "default"}
+    assert own == {"topics": "a", "mode": "history", "key_columns": '["id"]'}
+    assert path_of(spec.tables[0], ["a"])[-1] == ("table", "n.a: history by id")
 
 
 def test_settings_show_where_each_comes_from(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from frazil.errors import SpecError
 from frazil.http.app import make_app
 from frazil.ingest.tables.state import RunState
+from frazil.publish.report import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
 from packages.console.tests.unit.many_tables import ManyTables
@@ -148,3 +149,16 @@ def test_the_api_has_them_too(tmp_path: Path) -> None:
         metrics = client.get("/metrics").text
     assert 'frazil_table_lag_records{pipeline="p",table="n.a"} 2\n' in metrics
     assert 'frazil_table_open_transaction_records{pipeline="p",table="n.a"} 2\n' in metrics
+
+
+def test_a_table_whose_publish_is_held_needs_attention(few: ManyTables) -> None:
+    name = few.tables[7].name
+    few.publishing = {
+        name: PublishReport("ingest", "held", "`no_nulls` does not hold", "correct the data or the audit")
+    }
+    page = shown(few)
+    assert "1 of 20 tables needs attention." in page.text
+    assert next(iter(page.rows)) == name
+    assert states_of(page)[:2] == ["waiting, not published", "waiting"]
+    assert "not published: `no_nulls` does not hold" in cell(page, name, 0)
+    assert list(shown(few, "/?show=not+published").rows) == [name]

@@ -123,7 +123,7 @@ def _lines(result: VerifiedTable) -> Iterator[str]:
 def _judged_lines(result: VerifiedTable) -> Iterator[str]:
     """Yields what a level without a copy has found."""
     document = result.document()
-    seen = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in document["seen"].items())
+    seen = ", ".join(plural(number, name[:-1].replace("_", " ")) for name, number in document["seen"].items())
     counts = ", ".join(f"{number:,} {kind.replace('_', ' ')}" for kind, number in sorted(document["counts"].items()))
     yield f"{result.name}: {seen}; {counts or 'nothing differs'}"
     yield from (f"  {finding['kind']}: {finding['text']}" for finding in document["findings"][:_SHOWN])

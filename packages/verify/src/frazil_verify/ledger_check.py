@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from frazil.catalog.progress import MAINTENANCE_ID, REMOVED, REPLAY_ID, key
 from frazil.ledger import Ledger
+from frazil.printable import plural
 from frazil.types import Offsets, Progress, by_partition
 from frazil_verify.findings import Finding, Findings, Kind
 from frazil_verify.history import History, Snapshot
@@ -64,7 +65,8 @@ def check_ledger(pipeline: str, history: History) -> LedgerCheck:
     own = [snapshot for snapshot in history.left_behind if key(pipeline, "offsets") in snapshot.summary]
     if own:
         names = ", ".join(str(snapshot.snapshot_id) for snapshot in own[:5])
-        seen.findings.note(f"the table was rolled back, which left {len(own)} commits behind: snapshots {names}")
+        commits = plural(len(own), "commit")
+        seen.findings.note(f"the table was rolled back, which left {commits} behind: snapshots {names}")
     newest = seen.before
     ledger, offsets = (None, None) if newest is None else (newest.ledger, newest.offsets)
     if newest is not None and ledger is None:

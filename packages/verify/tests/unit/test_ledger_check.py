@@ -120,7 +120,7 @@ def test_rows_of_another_writer_are_named_and_compaction_replay_and_roll_back_ar
     assert kinds([*clean(), written]) == {Kind.OTHER_WRITER}
     check = check_ledger(PIPELINE, History(tuple(clean()), (committed(9, commit(6)),)))
     assert check.findings.counts == {}
-    assert "was rolled back, which left 1 commits behind: snapshots 9" in check.findings.notes[0]
+    assert "was rolled back, which left 1 commit behind: snapshots 9" in check.findings.notes[0]
 
 
 def test_rows_that_appear_beside_those_of_expired_snapshots_are_counted_alone() -> None:

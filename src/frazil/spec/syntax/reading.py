@@ -35,6 +35,8 @@ class Rules(NamedTuple):
     checks: tuple[Callable[[Any], Iterable[Mistake]], ...] = ()
     #: What to do about a key that the section does not have; None where it is not known elsewhere either.
     strange: Callable[[str], str | None] = lambda _key: None
+    #: The keys that installed packages add to it.
+    added: Callable[[], Iterable[str]] = tuple
 
 
 class Place(NamedTuple):
@@ -64,8 +66,8 @@ class Reading:
         self.problems = Problems(path)
         #: The model that has validated a value, by the value's id(), with the value itself, whose id stays its own so.
         self._models: dict[int, tuple[type[Declared], Any]] = {}
-        #: What a part is called, by its id(); keys inside are named from there.
-        self.owners: dict[int, str] = {}
+        #: What a part is called, by its id(), with the part itself, whose id stays its own so. Keys are named from there.
+        self._owners: dict[int, tuple[str, Node]] = {}
         #: The lines of settings that many tables have.
         self.shared_lines: Container[int] = ()
         self._rules = rules
@@ -83,6 +85,10 @@ class Reading:
             if not (fault["type"] == "missing" and fault["loc"] in meant):
                 self._note(tree, fault)
         return None
+
+    def own(self, part: Node, label: str) -> None:
+        """Notes what messages call a part of the tree."""
+        self._owners[id(part)] = label, part
 
     def note_model(self, value: Any, model: type[Declared]) -> None:
         """Notes which model validates a part of the tree, or what a form has made of it."""
@@ -129,7 +135,9 @@ class Reading:
         if remedy:
             message = f"`{'.'.join((*place.names, key))}` does not belong here"
         else:
-            message, remedy = f"unknown key `{key}` in {place.label}", advice(key, self._keys(place.node))
+            rules = self._rules.get(self._models[id(place.node)][0])
+            known = (*self._keys(place.node), *(() if rules is None else rules.added()))
+            message, remedy = f"unknown key `{key}` in {place.label}", advice(key, known)
         self._add(place, inner.line, message, remedy, is_cause=True)
 
     def _note_shape(self, place: Place, example: str) -> None:
@@ -167,9 +175,13 @@ class Reading:
     def _keys(self, section: Node) -> Mapping[str, Key]:
         return keys_of(self._models[id(section)][0])
 
+    def _owner(self, part: Node) -> str:
+        """What a part is called; "" where it has no name of its own."""
+        return self._owners[id(part)][0] if id(part) in self._owners else ""
+
     def _place(self, tree: Node, loc: _Loc) -> Place:
         """The part of the tree at a location; a list of named parts is a mapping in the file."""
-        line, node, names, owner = tree.line, tree, list[str](), self.owners.get(id(tree), "")
+        line, node, names, owner = tree.line, tree, list[str](), self._owner(tree)
         for part in loc:
             if isinstance(part, str) and part.startswith(GROUP):
                 continue
@@ -184,6 +196,6 @@ class Reading:
                 line = node.line
             else:  # A word that stands for a section.
                 break
-            if id(node) in self.owners:
-                names, owner = [], self.owners[id(node)]
+            if label := self._owner(node):
+                names, owner = [], label
         return Place(line, node, tuple(names), owner)
