@@ -108,7 +108,7 @@ def _links_in(text: str, page: str) -> Iterator[str]:
 def copy_pages(stage: Path, repository: str = "") -> None:
     """Writes the pages into an empty folder, and the files that they link to. repository: an address, or empty."""
     shutil.rmtree(stage, ignore_errors=True)
-    waiting = sorted((ROOT / "docs").rglob("*.md")) + sorted((ROOT / "docs").rglob("*.svg"))
+    waiting = [path for kind in ("md", "svg", "png") for path in sorted((ROOT / "docs").rglob(f"*.{kind}"))]
     copied: set[Path] = set()
     while waiting:
         path = waiting.pop()
