@@ -17,6 +17,9 @@ class _Unmade:
     def load(self, table: str) -> None:  # noqa: ARG002
         return None
 
+    def on_main(self, table: str) -> Catalog:  # noqa: ARG002
+        return cast(Catalog, self)
+
     def store_properties(self, location: str) -> Mapping[str, str]:
         return self._reach(location)
 
