@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-import structlog
-
 from frazil.name_case import fold_case
 from frazil.shares.naming import Template
 from frazil.types import DerivedTable, Offsets
-
-log = structlog.get_logger("frazil")
 
 MAX_NAME_BYTES = 200
 """The longest name of a table that values may make, in bytes of UTF-8: file systems and catalogs take 255 for a part of it,
@@ -73,12 +69,6 @@ class Share:
     def without_declared(self, tables: Iterable[DerivedTable]) -> tuple[DerivedTable, ...]:
         """Returns derived tables of the table of the rest, without those that the pipeline file declares now."""
         return tuple(table for table in tables if table.name not in self.division.taken) if self.is_rest else ()
-
-    def warn_of_limit(self, known: Sequence[DerivedTable]) -> None:
-        """Logs that no more tables can be derived, where that is so."""
-        if len(known) >= self.division.limit:
-            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
-            log.warning("route_limit_reached", table=self.rest, limit=self.division.limit, remedy=remedy)
 
 
 class Rest(StrEnum):

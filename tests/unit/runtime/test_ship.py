@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -214,6 +216,21 @@ def test_what_tasks_need_is_sent_and_what_only_the_driver_needs_is_not() -> None
     }
     assert {"pyarrow", "numba", "llvmlite", "pyiceberg", "pydantic-core", "zstandard"} <= names
     assert not names & {"pyspark", "py4j", "duckdb", "confluent-kafka", "typer", "rich", "moto", "pytest"}
+
+
+def test_a_worker_that_has_only_what_is_sent_starts() -> None:
+    sent = tops(ship.closure((*ship._ROOTS, *ship._OF_EXTRAS), ship._NOT_SHIPPED))
+    missing = tops(importlib.metadata.distributions()) - sent - {"frazil", "pyspark", "py4j"}
+    assert "structlog" in missing
+    asked = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); import frazil.ingest.tasks.warm_up"
+    started = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert started.returncode == 0, started.stderr
+
+
+def tops(distributions: Iterable[importlib.metadata.Distribution]) -> set[str]:
+    """Modules and packages that distributions install at the top."""
+    files = [PurePosixPath(str(file)) for distribution in distributions for file in distribution.files or ()]
+    return {file.parts[0].removesuffix(".py") for file in files if file.suffix == ".py"}
 
 
 @pytest.mark.parametrize(

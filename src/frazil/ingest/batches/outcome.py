@@ -165,7 +165,10 @@ class NewTables:
         table, share = planned.table, planned.table.spec.source.share
         assert share is not None
         log.info("routed_tables_found", table=table.name, tables=[derived.name for derived in self.tables])
-        share.warn_of_limit(table.derived)
+        limit = share.division.limit
+        if len(table.derived) >= limit:
+            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
+            log.warning("route_limit_reached", table=share.rest, limit=limit, remedy=remedy)
 
 
 @dataclass(frozen=True)
