@@ -10,7 +10,7 @@ from math import prod
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.port import Catalog, StoredLayout, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
 from frazil.ingest.tables.settings import declared_columns, records_spec
@@ -103,7 +103,7 @@ class Table:
     def derived(self) -> tuple[DerivedTable, ...]:
         """The tables that were derived from values of its records, without those that the pipeline file has now."""
         share = self.spec.source.share
-        return share.without_declared((*self.progress.derived, *self.found_tables)) if share is not None else ()
+        return share.without_declared((*self.progress.rest.derived, *self.found_tables)) if share is not None else ()
 
     def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
@@ -307,7 +307,7 @@ def _records_state(spec: TableSpec, state: TableState) -> TableState:
     text = state.marks.get(RECORDS_SCHEMA)
     schema = Schema.model_validate_json(text) if text else Schema()
     schema = extend_schema(schema, {(): declared_columns(spec)})
-    return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
+    return replace(state, schema=schema, layout=StoredLayout(state.layout.spec_id))
 
 
 def target_file_size(table: Table) -> int:
