@@ -66,7 +66,7 @@ class Table:
     #: Bad records and dead letters.
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: What is remembered for stages.
-    watches: tuple[StageWatch, ...] = field(default_factory=stage_watches)
+    watches: tuple[StageWatch, ...] = ()
     #: Primary-key updates.
     changes: ChangeState = field(default_factory=ChangeState)
     #: Figures of this process, for metrics.
@@ -77,6 +77,9 @@ class Table:
     refusal: tuple[str, str, str] | None = None
     #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
     is_key_known: bool = True
+
+    def __post_init__(self) -> None:
+        self.watches = self.watches or stage_watches(self.spec)
 
     @cached_property  # The loop reads it of a thousand tables in each turn.
     def name(self) -> str:
@@ -175,7 +178,7 @@ class Table:
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
-        self.watches = stage_watches()
+        self.watches = stage_watches(self.spec)
         self.changes = ChangeState(resolved=self.changes.resolved)
 
     def note_committed(self, report: TaskReport) -> None:
