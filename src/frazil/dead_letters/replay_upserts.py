@@ -41,9 +41,9 @@ from frazil.schema.arrow import Bools, Records, pick
 from frazil.stages.changes import UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
-from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
+from frazil.upsert.commit import Prepared, ValuesMissing
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
-from frazil.upsert.history.commit import prepare_versions
+from frazil.upsert.kinds import prepare_rows
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
 from frazil.upsert.records.read_changes import refuse
@@ -218,9 +218,7 @@ class UpsertReplay:
             return np.asarray(verdicts != APPLY, np.bool_)
 
         if report.changes.touched:
-            assert self._target.changes is not None
-            prepare = prepare_changes if self._target.changes.history is None else prepare_versions
-            attempt.prepared = prepare(self.catalog, self._target, state, report, are_late)
+            attempt.prepared = prepare_rows(self.catalog, self._target, state, report, are_late)
         writer = FileWriter(plain_target(self.dead_letters))
         with stored.abandoning(writer):
             for rows in self._pieces(self.files):

@@ -50,9 +50,10 @@ from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
-from frazil.upsert.history.columns import check_order, untracked_columns
+from frazil.upsert.history.columns import untracked_columns
+from frazil.upsert.kinds import check_kind
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.merge.functions import check_functions, missing_columns
+from frazil.upsert.merge.functions import missing_columns
 from frazil.write.file_formats import check_properties
 
 
@@ -167,8 +168,7 @@ def refuse_columns(table: Table, schema: Schema) -> None:
     if table.spec.changes.mode == "upsert":
         target = target_of(table, schema)
         check_columns(target, ())
-        check_functions(target)
-        check_order(target)
+        check_kind(target)
 
 
 _SHOWN_DEFAULTS = 5

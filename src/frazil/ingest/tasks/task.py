@@ -40,9 +40,8 @@ from frazil.schema.inference import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.types import BadRecord, DataFile
-from frazil.upsert.history.records import take_times
-from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
+from frazil.upsert.records.unfit import refuse_unfit
 from frazil.upsert.task_changes import TaskChanges
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
@@ -142,9 +141,8 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
-    of_rows = (*of_rows, refuse_unmergeable, take_times)
     of_table = (stage.run for stage in target.stages)
-    return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
+    return *of_rows, refuse_unfit, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
 
 def read_records(
