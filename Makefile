@@ -8,7 +8,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
 	prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
@@ -167,6 +167,10 @@ soak-decimals: setup $(VENV)/.dev
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# 200 histories of tables that are their own state, each compared with a batch query in Spark; FRAZIL_HISTORIES for others.
+soak-state: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -s -m soak tests/simulation/test_state_oracle.py
 
 # Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
 soak-examples: export FRAZIL_EXAMPLES ?= 50
