@@ -168,7 +168,7 @@ def _columns(hours: Mapping[str, Mapping[str, int]]) -> str:
 
 def _verdict(table: Mapping[str, Any]) -> str:
     if table["equal"] is None:
-        return f"not compared, as {table['reason']}"
+        return f"not compared, as {table['reason']}" + (f"; {table['remedy']}" if table.get("remedy") else "")
     count = sum(table.get("counts", {}).values()) or table.get("missing", 0) + table.get("surplus", 0)
     return "nothing differs" if table["equal"] else f"{count:,} differences"
 

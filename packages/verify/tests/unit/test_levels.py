@@ -9,6 +9,7 @@ import pytest
 from frazil.cli.main import main
 from frazil.errors import SpecError
 from frazil.spec import load_spec
+from frazil_verify.command import _share_of
 from frazil_verify.levels import _time_of
 from frazil_verify.verify import verify_tables
 
@@ -27,8 +28,8 @@ def test_a_copy_has_no_bounds_and_other_levels_have(tmp_path: Path) -> None:
     file = tmp_path / "frazil.yaml"
     file.write_text(FILE)
     with pytest.raises(SpecError, match="a copy is made of the whole topic") as refused:
-        verify_tables(load_spec(file, {}), None, "copy", "10", "", lambda _: None)
-    assert refused.value.remedy == "add --independent or --rows, or leave the bounds out"
+        verify_tables(load_spec(file, {}), None, "copy", ("10", "", 1.0), lambda _: None)
+    assert refused.value.remedy == "add --independent or --rows, or leave --from, --to and --sample out"
 
 
 def test_a_bound_is_a_time_in_a_form_that_the_remedy_names() -> None:
@@ -37,3 +38,11 @@ def test_a_bound_is_a_time_in_a_form_that_the_remedy_names() -> None:
     text = refused.value.remedy.rpartition(" ")[2]
     assert _time_of(text) == 1_769_817_600_000
     assert _time_of("") is None
+
+
+@pytest.mark.parametrize("text", ["1", "0%", "101%", "a few", "-1%"])
+def test_a_share_is_written_as_the_remedy_names_it(text: str) -> None:
+    with pytest.raises(SpecError, match="is not a share") as refused:
+        _share_of(text)
+    assert _share_of(refused.value.remedy.rpartition(" ")[2]) == 0.005
+    assert _share_of("") == 1
