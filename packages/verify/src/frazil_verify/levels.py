@@ -243,7 +243,7 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     dead = _dead_offsets(opened, table)
     findings = Findings(keeps_all=opened.options.keeps_all)
     findings.add_unreadable(stored.unreadable)
-    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.bad_skipped)))
+    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.totals.bad_skipped)))
     if is_inexact:
         findings.note("rows without an offset that was read are looked for; offsets may have no row or several")
     elif ledger is None:
@@ -368,7 +368,7 @@ def _schema_texts(opened: Opened, table: Table) -> Mapping[int, str]:
 
     registry = REGISTRIES.get("confluent").opener(settings)
     texts = {}
-    for name in state.progress.schemas:
+    for name in state.progress.batch.schemas:
         if name.isdigit() and (schema := registry.by_id(int(name))) is not None:
             texts[int(name)] = schema.text
     return texts

@@ -326,7 +326,8 @@ def _progress(before: Progress, plan: RepairPlan, judged: Progress) -> Progress:
         rows = judgement.expected_rows + ledger.rows - (old.rows or 0)
         digest = (judgement.expected_digest + ledger.row_digest - (old.row_digest or 0)) % MODULUS
         ledger = replace(ledger, rows=rows, row_digest=digest)
-    return replace(before, commit_id=new_id(), balance=None, skipped={}, dead_letters=None, ledger=ledger)
+    batch = replace(before.batch, balance=None, skipped={})
+    return replace(before, commit_id=new_id(), batch=batch, dead_letters=None, ledger=ledger)
 
 
 def _lines(plan: RepairPlan) -> list[str]:

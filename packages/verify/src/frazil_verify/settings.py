@@ -58,7 +58,7 @@ def _route_of(table: Table) -> Route | None:
     if share is None:
         return None
     sources = tuple((str(source.kind), source.path) for source in share.division.to.sources)
-    return Route(sources, share.values, {derived.values: derived.start for derived in table.progress.derived})
+    return Route(sources, share.values, {derived.values: derived.start for derived in table.progress.rest.derived})
 
 
 def why_not(spec: TableSpec) -> str:
