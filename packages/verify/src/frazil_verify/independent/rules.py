@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -218,10 +219,11 @@ class RowMaker:
         if value is None:
             return None
         try:
-            row = _DECODER.decode(value.decode())
-        except (ValueError, RecursionError):
+            text = value.decode()
+            row, end = _scan(text, 0)
+        except (ValueError, RecursionError, StopIteration):
             return None
-        if type(row) is not dict:
+        if type(row) is not dict or end != len(text):
             return None
         signature = (tuple(row), tuple(map(type, row.values())))
         quick = self._signatures.get(signature, _UNKNOWN)
@@ -311,9 +313,16 @@ class RowMaker:
                 if name == "key" and pa.types.is_string(column.type):
                     values = [None if key is None else key.decode() for key in values]
             else:
-                values = [row.get(column.name) for row in rows]
+                values = _values_of(column.name, rows)
             columns.append(pa.array(values, column.type))
         return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
+
+
+def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
@@ -332,4 +341,4 @@ def _refuse(text: str) -> Any:
 
 _UNKNOWN: Any = object()
 _MOST_SIGNATURES = 10_000
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_scan = json.JSONDecoder(parse_constant=_refuse).scan_once
