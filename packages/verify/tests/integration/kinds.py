@@ -47,7 +47,7 @@ def _kinds(events: str, people: str, changes: str) -> dict[str, Kind]:
     current = {**changed, "key": {"format": "json"}, "mode": "upsert"}
     query = "select id, customer, upper(name) as name, amount, size, {} from records where customer <> 6"
     totals = "count(*) as orders, sum(amount) as amount, max(size) as size, max(name) as name"
-    of_events, of_people, of_changes = ("id = 72", "id = 75"), ("id = 3", "id = 4"), ("order_no = 3", "order_no = 4")
+    of_events, of_people, of_changes = ("id = 72", "id = 75"), ("id = 4", "id = 5"), ("order_no = 3", "order_no = 4")
     of_customers = ("customer = 3", "customer = 4")
     return {
         "append": Kind(plain, *of_events),
