@@ -8,7 +8,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader soak-verify \
 	prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
@@ -159,6 +159,11 @@ soak-replay: test-setup
 # Tables of a million records that change hands, between Kafka Connect or Spark and Frazil, with kills in between.
 soak-adopt: test-setup
 	$(BIN)/python -m pytest -m soak packages/migrate/tests/acceptance/test_adopt.py
+
+# A hundred faults in every kind of table, each of which `frazil verify` must find, and 200 tables after kills, compaction, new
+# columns and roll-backs, in which it must find none: half an hour. FRAZIL_CLEAN_TABLES, FRAZIL_FIRST_SEED for others.
+soak-verify: test-setup
+	$(BIN)/python -m pytest -s -m "slow or soak" packages/verify/tests/integration/test_kinds.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev
