@@ -68,6 +68,10 @@ class StageKind:
     #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
     #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
     reshape: Callable[..., Any] | str | None = None
+    #: `assemble(settings, topic, most_bytes)` returns what makes whole records of several that have parts of their values, a
+    #: `stages.stage.Assembler`; None where each record is whole. most_bytes: of a whole value. The function, or
+    #: `module:name` of it.
+    assemble: Callable[..., Any] | str | None = None
     #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
     #: nothing. The function, or `module:name` of it.
     open: Callable[..., Any] | str | None = None
@@ -77,6 +81,10 @@ class StageKind:
     #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
     #: folder, None where the table does not exist. The function, or `module:name` of it.
     check: Callable[..., Iterable[StageCheck]] | str | None = None
+    #: `marks(settings, marks)` returns properties that the table is to have, by their names behind `frazil.<pipeline>.`,
+    #: where its own `marks` have another value or none; raises SpecError for a value that must not change. The function, or
+    #: `module:name` of it.
+    marks: Callable[..., Mapping[str, str]] | str | None = None
     #: The maintenance actions that a table with the stage has, by their names among `plugins.maintenance_actions`.
     actions: tuple[str, ...] = ()
 

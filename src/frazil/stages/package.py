@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,11 @@ from frazil.process.program import Expression
 from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
 from frazil.stages.changes import UPSERT, Changes, ReadRecords
-from frazil.stages.stage import RowWriter, TableStage
+from frazil.stages.stage import Assembler, RowWriter, TableStage
 from frazil.write.target import TableTarget
+
+if TYPE_CHECKING:
+    from frazil.spec.models import TableSpec
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,28 @@ class PackageStage(TableStage):
         checks: Iterable[StageCheck] = STAGES.get(self.name).call("check", (), self.settings, location)
         return checks
 
+    def new_marks(
+        self, _spec: TableSpec, marks: Mapping[str, str], _key_columns: Callable[[], Sequence[str]]
+    ) -> Mapping[str, str]:
+        """See TableStage."""
+        missing: Mapping[str, str] = STAGES.get(self.name).call("marks", {}, self.settings, marks)
+        return missing
+
     @property
     def actions(self) -> Sequence[str]:
         """See TableStage."""
         return STAGES.get(self.name).actions
+
+    @property
+    def needs_headers(self) -> bool:
+        """See TableStage."""
+        return STAGES.get(self.name).call("assemble", None, self.settings, "", 0) is not None
+
+    def assembler(self, target: TableTarget, topic: str) -> Assembler | None:
+        """See TableStage."""
+        most_bytes = (target.source or target).reading.max_record_bytes
+        assembler: Assembler | None = STAGES.get(self.name).call("assemble", None, self.settings, topic, most_bytes)
+        return assembler
 
     @property
     def keeps_aside(self) -> bool:
