@@ -5,20 +5,28 @@ What leaves the row is written with the table's files (`packs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from frazil.errors import SpecError
+from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.process.program import Call, Expression, Field, Literal
+from frazil.stages.row_stage import RowStage
+from frazil.stages.stage import Assembler, RowWriter
+from frazil.write.target import TableTarget
 from frazil_blobs.extract import INFO
 from frazil_blobs.models import vectors_of
 from frazil_blobs.pictures import thumbnail_of
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
 from frazil_blobs.values import BLOB, COLUMNS_MARK, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
+
+if TYPE_CHECKING:
+    from frazil.spec.models import TableSpec
 
 VECTOR = pa.list_(pa.field("element", pa.float32()))
 """The column of vectors that a model makes."""
@@ -219,12 +227,56 @@ def _plain(address: str) -> str:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}"
 
 
-def move(settings: BlobSettings, folder: str) -> BlobSettings:
-    """Returns the settings of a copy of the table, whose packs are in a folder."""
-    return settings.model_copy(update={"store": folder})
+class BlobStage(RowStage):
+    """The key `blobs` of a table: it looks at the objects only, and never changes one."""
+
+    actions = ("blobs_compact", "blobs_index", "blobs_sweep")
+
+    def describe(self) -> str:
+        """See TableStage."""
+        return f"{self.name}: {plan(self.settings)}"
+
+    def after_query(self, types: Mapping[str, pa.DataType]) -> Mapping[str, Expression]:
+        """See TableStage."""
+        return reshape(self.settings, types)
+
+    def check_table(self, location: str | None) -> Iterator[StageCheck]:
+        """See TableStage."""
+        return check(self.settings, location)
+
+    def change(self, columns: Mapping[str, pa.Array]) -> StageResult:
+        """See RowStage."""
+        return run(self.settings, columns)
+
+    def refuse(self, target: TableTarget, columns: Mapping[str, pa.Array]) -> Sequence[Refusal]:
+        """See RowStage."""
+        refusals: Sequence[Refusal] = function_of("frazil_blobs.incoming:refuse")(self.settings, target, columns)
+        return refusals
+
+    @property
+    def needs_headers(self) -> bool:
+        """See TableStage."""
+        return self.settings.chunks is not None
+
+    def assembler(self, target: TableTarget, topic: str) -> Assembler | None:
+        """See TableStage."""
+        most_bytes = (target.source or target).reading.max_record_bytes
+        assembler: Assembler | None = function_of("frazil_blobs.chunks:assemble")(self.settings, topic, most_bytes)
+        return assembler
+
+    def new_marks(
+        self, _spec: TableSpec, marks: Mapping[str, str], _key_columns: Callable[[], Sequence[str]]
+    ) -> Mapping[str, str]:
+        """See TableStage."""
+        return new_marks(self.settings, marks)
+
+    def open(self, target: TableTarget) -> RowWriter | None:
+        """See TableStage."""
+        writer: RowWriter | None = function_of("frazil_blobs.packs:open_packs")(self.settings, target)
+        return writer
 
 
-def marks(settings: BlobSettings, known: Mapping[str, str]) -> dict[str, str]:
+def new_marks(settings: BlobSettings, known: Mapping[str, str]) -> dict[str, str]:
     """Returns which columns have objects, or had some, and dimension and distance of the vectors of each column, where
     the table has not noted them for its readers.
 
@@ -249,17 +301,4 @@ def marks(settings: BlobSettings, known: Mapping[str, str]) -> dict[str, str]:
     return missing
 
 
-STAGE = StageKind(
-    BlobSettings,
-    run,
-    plan,
-    refuse="frazil_blobs.incoming:refuse",
-    reshape=reshape,
-    assemble="frazil_blobs.chunks:assemble",
-    open="frazil_blobs.packs:open_packs",
-    check=check,
-    move=move,
-    marks=marks,
-    actions=("blobs_compact", "blobs_index", "blobs_sweep"),
-)
-"""The stage: its `run` looks at the objects only, and never changes one."""
+STAGE = StageKind(BlobSettings, BlobStage)
