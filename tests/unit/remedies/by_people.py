@@ -22,8 +22,8 @@ _ARGUMENT = "what to write is an argument, and the command is given again"
 BY_PEOPLE: Mapping[str, str] = {
     "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
     "wait until a batch is committed": _WAIT,
-    "install it with `pip install 'frazil-blobs[images]'`, or take `extract` out of `blobs`": _INSTALL,
-    "install it with `pip install 'frazil-blobs[vectors]'`; without it vectors are searched for exactly": _INSTALL,
+    "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`": _INSTALL,
+    "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`": _INSTALL,
     "add --foreign FILE, or leave --group out": _ARGUMENT,
     "write one with `frazil verify … --independent --report FILE`": _ARGUMENT,
     "write its rows by another way, such as `frazil reset`": _HISTORY,

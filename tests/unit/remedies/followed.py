@@ -97,12 +97,18 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
     ),
-    "choose another name under `extract`": (
+    "choose another name under `…`": (
         "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
     ),
     **dict.fromkeys(
         ("make it by the model that has made those of the column", "name a column of lists of floats"),
         "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
+    "write the path of a model that all tasks can read, as `model` of `blobs.embeddings`": (
+        "packages/blobs/tests/unit/test_pictures.py::test_a_model_that_is_none_stops_the_table_until_another_is_named"
+    ),
+    "write the old number, and put vectors of another model into a new column": (
+        f"{_BLOBS}another_dimension_of_vectors_is_refused_until_it_is_the_old_one"
     ),
     # Cases of pipelines.
     **dict.fromkeys(
