@@ -96,8 +96,8 @@ class FirstOffset:
 
 
 INNER = (
-    "problem", "layout", "is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds",
-    "notes",
+    "problem", "layout", "is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "absent_columns",
+    "ignored_kinds", "notes",
 )  # fmt: skip
 """Fields of a planned table that are not keys of its JSON."""
 
@@ -132,7 +132,9 @@ class PlannedTable:
     #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
     #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
-    #: The warnings that only records show.
+    #: The warnings of columns that every record needs and none has.
+    absent_columns: tuple[str, ...] = ()
+    #: The other warnings that only records show.
     warnings_of_records: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.
@@ -353,8 +355,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
+    plan.absent_columns = tuple(absent_columns(spec, schema, fitting))
     plan.warnings_of_records = (
-        *absent_columns(spec, schema, fitting),
         *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
@@ -362,7 +364,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *updates_without_document(table),
         *keys_beside(table, records, schema, sample_reader.schemas),
     )
-    plan.warnings = (*warnings_of(table, schema), *plan.warnings_of_records)
+    plan.warnings = (*warnings_of(table, schema), *plan.absent_columns, *plan.warnings_of_records)
 
 
 def _add_query_columns(
