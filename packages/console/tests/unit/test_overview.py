@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from frazil.catalog.table_metadata import TableMetadata
+from frazil.catalog.table_metadata import MetadataSizes, TableMetadata, TableShape
 from frazil_console.overview import total_rate
 from frazil_console.table_page import PartitionRow, schema_changes, with_bars
 from frazil_console.timeline import StateChanges, asked, timeline
@@ -59,7 +59,7 @@ def test_each_schema_shows_what_it_added_changed_and_removed() -> None:
     after = [field(1, "id", "long"), field(4, "user", user), field(3, "day", "date")]
     commented = [{**after[0], "doc": "the key"}, *after[1:]]
     schemas = [{"schema-id": number, "fields": fields} for number, fields in enumerate((before, after, commented))]
-    metadata = TableMetadata("n.a", "u", "/n/a", 2, 0, {}, {}, None, schemas=tuple(schemas))
+    metadata = TableMetadata("n.a", "u", "/n/a", 2, MetadataSizes(0), {}, {}, None, shape=TableShape(tuple(schemas)))
     shown = {change.id: [(one.kind, one.text) for one in change.changes] for change in schema_changes(metadata, [])}
     assert shown == {
         2: [],
