@@ -7,9 +7,10 @@ PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader soak-verify \
-	prometheus console collector catalogs stores lock clean
+.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench \
+	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
+	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
+	soak-verify figures prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -115,6 +116,11 @@ docs: setup $(VENV)/.dev
 
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
+
+# The charts of docs/start/compare.md, measured anew in less than 20 minutes on a machine where nothing else runs.
+figures: setup $(VENV)/.dev
+	$(BIN)/python -m bench figures --records 1500000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m docs.charts
 
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
 prometheus: test-setup

@@ -20,6 +20,7 @@ _BUG = "it should not happen, and asks for a report"
 _ARGUMENT = "what to write is an argument, and the command is given again"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "name a field that records have, or declare it under `columns` where `field` names another one": _FILE,
     "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
     "wait until a batch is committed": _WAIT,
     "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`": _INSTALL,
