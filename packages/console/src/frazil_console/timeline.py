@@ -87,4 +87,7 @@ def _entry(line: bytes) -> dict[str, Any]:
 def _of_schemas(schemas: Sequence[SchemaChange]) -> Iterator[Event]:
     for change in schemas:
         if change.commit is not None and change.changes:
-            yield Event(change.commit.at_ms, "; ".join(change.changes), change.commit.author, f"schema {change.id}")
+            words = "; ".join(
+                f"{field.kind} {field.text}" if field.kind != "created" else field.text for field in change.changes
+            )
+            yield Event(change.commit.at_ms, words, change.commit.author, f"schema {change.id}")
