@@ -12,9 +12,9 @@ from frazil.report import TaskReport
 from frazil.types import Commit, DataFile, Progress, Resolved
 from frazil.upsert.commit import Judge, Prepared, commit_changes, prepare_changes
 from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
-from frazil.upsert.history.columns import check_order
+from frazil.upsert.history.columns import check_order, untracked_columns
 from frazil.upsert.history.commit import commit_versions, prepare_versions
-from frazil.upsert.merge.functions import check_functions
+from frazil.upsert.merge.functions import check_functions, unmerged_columns
 from frazil.write.target import TableTarget
 
 
@@ -39,6 +39,12 @@ def check_kind(target: TableTarget) -> None:
     """
     check_functions(target)
     check_order(target)
+
+
+def missing_columns(target: TableTarget) -> dict[str, list[str]]:
+    """Returns by key of the pipeline file the columns that it names and the table does not have."""
+    names = {"merge": unmerged_columns(target), "track": untracked_columns(target)}
+    return {key: columns for key, columns in names.items() if columns}
 
 
 def commit_rows(

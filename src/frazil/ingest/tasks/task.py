@@ -31,7 +31,7 @@ from frazil.process.references import receive
 from frazil.report import ShareReport, TaskReport, TaskTime, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
-from frazil.rows.project import shape_rows
+from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
@@ -39,7 +39,7 @@ from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
-from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import PART, RAW_VALUE, Assembler
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.records.read_changes import check_keys, read_upserts
@@ -169,7 +169,9 @@ def _read_values(target: TableTarget, read: ReadRecords) -> Changes:
         return read_upserts(target, read.columns, read.limit)
     if target.envelope is not None:
         return read_others(read_envelope, target, read.columns, read.limit)
-    return read_appended(target, read.columns, read.limit)
+    if target.record.tombstones:
+        return read_appended(target, read.columns, read.limit)
+    return appended(decode_rows(target, read.columns, read.limit))
 
 
 def requests_of_rows(target: TableTarget, topic: str, records: Records, decoded: Decoded) -> Decoded:

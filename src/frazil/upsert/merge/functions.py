@@ -98,7 +98,7 @@ def check_functions(target: TableTarget) -> None:
             )
 
 
-def missing_columns(target: TableTarget) -> list[str]:
+def unmerged_columns(target: TableTarget) -> list[str]:
     """Returns the columns that `merge` names and the table does not have, in the order of the pipeline file."""
     if target.changes is None or not target.schema_json:
         return []
