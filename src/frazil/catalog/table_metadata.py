@@ -186,7 +186,10 @@ def read_table_metadata(
         },
         branch=branch,
         has_own_retention=bool(own_ref.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
-        is_sorted=_is_sorted(metadata),
+        is_sorted=any(
+            order["order-id"] == metadata.get("default-sort-order-id", 0) and order["fields"]
+            for order in metadata.get("sort-orders", ())
+        ),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
         files=tuple(files),
         deletes=tuple(deletes),
@@ -233,11 +236,6 @@ def _spread(
         for number in numbers:
             shares[number] += deleted[place] * files[number].record_count // rows
     return shares
-
-
-def _is_sorted(metadata: Mapping[str, Any]) -> bool:
-    order_id = metadata.get("default-sort-order-id", 0)
-    return any(order["order-id"] == order_id and order["fields"] for order in metadata.get("sort-orders", ()))
 
 
 def _head(metadata: Mapping[str, Any], branch: str) -> int | None:
