@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil.spec.grouping import AVERAGE, WINDOW_END, WINDOW_START, Grouping, grouping_of
+from frazil.spec.grouping import AVERAGE, DISTINCT, WINDOW_END, WINDOW_START, Grouping, grouping_of
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishSpec
 from frazil.spec.syntax.problems import Mistake
@@ -73,7 +73,8 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
 
 
 def _function_text(function: str) -> str:
-    return {AVERAGE: "the average", "latest": "the last value", "key": "key"}.get(function, function)
+    words = {AVERAGE: "the average", DISTINCT: "the number of distinct values", "latest": "the last value"}
+    return words.get(function, function)
 
 
 def _windows_text(grouping: Grouping) -> str:

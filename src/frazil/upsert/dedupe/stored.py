@@ -147,12 +147,12 @@ def _mark(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None
 def _find(hashes: Hashes, places: Hashes, numbers: Ints) -> Ints:
     """Returns per hash the number of the first row that has it; -1 without one."""
     last = np.uint64(places.size - 1)
-    found = np.full(hashes.size, -1, np.int64)
+    rows = np.full(hashes.size, -1, np.int64)
     for n in range(hashes.size):
         place = hashes[n] & last
         while places[place] != 0:
             if places[place] == hashes[n]:
-                found[n] = numbers[place]
+                rows[n] = numbers[place]
                 break
             place = (place + np.uint64(1)) & last
-    return found
+    return rows
