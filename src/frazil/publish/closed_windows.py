@@ -56,8 +56,9 @@ class ClosedWindows:
         if state is None or readers is None:
             return report
         before = readers.progress
-        complete_us = state.progress.windows_complete_to_us
-        closed_us = _EARLIEST_US if before.windows_complete_to_us is None else before.windows_complete_to_us
+        complete_us, closed_us = state.progress.order.windows_complete_to_us, before.order.windows_complete_to_us
+        if closed_us is None:
+            closed_us = _EARLIEST_US
         if complete_us is not None and complete_us > closed_us:
             before = self._close(spec, state, main, readers, (closed_us, complete_us))
         return replace(
@@ -87,11 +88,10 @@ class ClosedWindows:
             state.progress,
             commit_id=new_id(),
             watermark=Watermark({}, ends_us[1] // _US_PER_MS),
-            windows_complete_to_us=ends_us[1],
+            order=replace(state.progress.order, windows_complete_to_us=ends_us[1]),
+            batch=replace(state.progress.batch, balance=None, skipped={}),
             dead_letters=None,
-            balance=None,
             ledger=None,
-            skipped={},
             snapshot_id=None,
             committed_at_ms=None,
         )

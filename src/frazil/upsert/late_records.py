@@ -164,7 +164,7 @@ def has_hidden_late(changes: ChangeReport) -> bool:
 
 def noted_times(progress: Progress) -> tuple[tuple[str, tuple[tuple[object, ...], ...]], ...]:
     """Returns what tasks must know of the times that are committed, by name (see KnownRecords)."""
-    times = progress.event_times
+    times = progress.order.event_times
     if not times.partitions:
         return ()
     places = (
