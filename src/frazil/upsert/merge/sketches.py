@@ -139,12 +139,14 @@ def _spread(value: np.uint64) -> np.uint64:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _first(value: np.uint64) -> np.uint64:
-    return _rotated(value * np.uint64(0x87C37B91114253D5), 31) * np.uint64(0x4CF5AD432745937F)
+    mixed: np.uint64 = _rotated(value * np.uint64(0x87C37B91114253D5), 31) * np.uint64(0x4CF5AD432745937F)
+    return mixed
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _second(value: np.uint64) -> np.uint64:
-    return _rotated(value * np.uint64(0x4CF5AD432745937F), 33) * np.uint64(0x87C37B91114253D5)
+    mixed: np.uint64 = _rotated(value * np.uint64(0x4CF5AD432745937F), 33) * np.uint64(0x87C37B91114253D5)
+    return mixed
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
