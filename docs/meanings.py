@@ -341,7 +341,7 @@ LOG_EVENTS: dict[str, str] = {
     " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../operate/telemetry.md).",
     "telemetry_sent_again": "A request to `destination` has succeeded after failures; nothing was sent of"
     " `dropped_batches` since the process started.",
-    "telemetry_unavailable": "A variable of the environment names a service, and the libraries for it are not installed:"
+    "telemetry_unavailable": "A variable of the environment names a service, and what sends to it is not installed:"
     " nothing is sent.",
     "telemetry_unsent": "The process ended while `batches` waited to be sent to `destination`, after `waited_s` seconds.",
     "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",

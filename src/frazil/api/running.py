@@ -267,7 +267,9 @@ class _Publisher:
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
         # Not while the first batch runs: its commit would be later.
-        is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
+        is_begun = any(table.counts.records for table in tables) or not any(
+            table.schedule.in_flight for table in tables
+        )
         if self.server is not None and is_begun:
             self.server.begin()
         report_alive()
@@ -302,10 +304,6 @@ def _so_far(tables: Sequence[Table]) -> str:
     lags = [table.offsets.lag_records for table in tables]
     lag = None if None in lags else sum(lag for lag in lags if lag is not None)
     return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
-
-
-def _is_busy(table: Table) -> bool:
-    return table.schedule.in_flight
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:

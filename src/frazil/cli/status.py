@@ -230,28 +230,18 @@ def _about(table: TableStatus, now_ms: int) -> Iterator[Text]:
     held = held_back(table.lag.open_transactions)
     if held is not None:
         yield from _explain(held, f"note: {table.name}", "yellow")
-    yield from _about_layout(table)
+    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
+    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
+    if words:
+        yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
     yield from _about_records(table)
     yield from _about_expectations(table)
-    yield from _about_work(table, now_ms)
-
-
-def _about_work(table: TableStatus, now_ms: int) -> Iterator[Text]:
-    """Yields what works beside ingestion has found."""
     if table.derived.maintenance is not None:
         yield from _maintenance_lines(table.name, table.derived.maintenance)
     if table.derived.verification is not None:
         yield from _verification_lines(table.name, table.derived.verification, now_ms)
     if table.derived.publishing is not None:
         yield from _publishing_lines(table.name, table.derived.publishing, now_ms)
-
-
-def _about_layout(table: TableStatus) -> Iterator[Text]:
-    """Yields the partition spec and sort order of new files, where there are some."""
-    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
-    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
-    if words:
-        yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
 
 
 def _about_records(table: TableStatus) -> Iterator[Text]:

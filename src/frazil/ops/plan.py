@@ -106,7 +106,9 @@ class SampleFindings:
 
     #: Whether so many of them are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
-    #: The warnings that only records show.
+    #: The warnings of columns that every record needs and none has.
+    absent_columns: tuple[str, ...] = ()
+    #: The other warnings that only records show.
     warnings: tuple[str, ...] = ()
     #: The kinds of the records, where all of them change no row.
     ignored_kinds: tuple[str, ...] = ()
@@ -371,8 +373,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
+    plan.sample.absent_columns = tuple(absent_columns(spec, schema, fitting))
     plan.sample.warnings = (
-        *absent_columns(spec, schema, fitting),
         *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
@@ -380,7 +382,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *updates_without_document(table),
         *keys_beside(table, records, schema, sample_reader.schemas),
     )
-    plan.warnings = (*warnings_of(table, schema), *plan.sample.warnings)
+    plan.warnings = (*warnings_of(table, schema), *plan.sample.absent_columns, *plan.sample.warnings)
 
 
 def _add_query_columns(

@@ -348,7 +348,8 @@ def _measure_lags(
         log_ends = source.log_ends(partitions)
         ends = source.ends(partitions)
         for held in facts_by_name.values():
-            held.is_comparable = _is_comparable(held.table, cluster_id)
+            # Offsets mean nothing where a topic was deleted, or recreated.
+            held.is_comparable = held.table.has_its_topics and held.table.progress.cluster_id in ("", cluster_id)
             if held.is_reached and held.is_comparable:
                 discovery.add_first_offsets(held.table)
                 position = held.table.position()
@@ -356,11 +357,6 @@ def _measure_lags(
                 held.lag_records = known_lag(position, ends, held.open_transactions)
     except UnavailableError as error:
         problems.append(problem_of(error))
-
-
-def _is_comparable(table: Table, cluster_id: str) -> bool:
-    """Whether the table's offsets mean something in the topics: they do not where one was deleted, or recreated."""
-    return table.has_its_topics and table.progress.cluster_id in ("", cluster_id)
 
 
 # ---- report

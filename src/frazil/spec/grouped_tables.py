@@ -52,7 +52,10 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
     grouping = groups_of(table)
     if grouping is None:
         return
-    made = [f"{column.name} is {_function_text(column.function)}" for column in grouping.columns if column.sql]
+    words = {AVERAGE: "the average", DISTINCT: "the number of distinct values", "latest": "the last value"}
+    made = [
+        f"{column.name} is {words.get(column.function, column.function)}" for column in grouping.columns if column.sql
+    ]
     made = [text for text in made if not text.endswith(" is key")]
     made += [f"{column.name} counts records" for column in grouping.columns if column.function == "count"]
     yield f"groups records by {', '.join(grouping.key_columns)}: {', '.join(made)}"
@@ -70,11 +73,6 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
     if late is not None:
         what = "dead letters" if late.action == "dead_letter" else "dropped and counted as late"
         yield f"records more than {late.text} behind the greatest time of their partition are {what}"
-
-
-def _function_text(function: str) -> str:
-    words = {AVERAGE: "the average", DISTINCT: "the number of distinct values", "latest": "the last value"}
-    return words.get(function, function)
 
 
 def _windows_text(grouping: Grouping) -> str:

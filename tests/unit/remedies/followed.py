@@ -45,8 +45,25 @@ FOLLOWED: Mapping[str, str] = {
     "choose one level, or run the command twice": (
         "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
     ),
-    "add --independent or --rows, or leave the bounds out": (
+    "add --independent or --rows, or leave --from, --to and --sample out": (
         "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
+    ),
+    **dict.fromkeys(
+        (
+            "run it without --independent: a copy of the table is made and compared",
+            "add --independent, which reads the topic and makes no copy",
+            "add --independent, which reads the table without Spark",
+            "add --rows or --ledger, which find lost and doubled records by their offsets",
+            "add --rows or --ledger in its place, which find lost and doubled records by their offsets",
+        ),
+        "packages/verify/tests/integration/test_kinds.py::test_every_kind_of_table_is_judged_or_refused_with_a_remedy",
+    ),
+    "leave --from and --to out": (
+        "packages/verify/tests/unit/test_planted_faults.py"
+        "::test_of_a_part_of_the_offsets_later_changes_count_and_other_rows_do_not"
+    ),
+    "write a share above 0 and up to 100%, as 0.5%": (
+        "packages/verify/tests/unit/test_levels.py::test_a_share_is_written_as_the_remedy_names_it"
     ),
     "write an offset as 1200 or, of partition 3, 3:1200, or a time as 2026-01-31T00:00:00Z": (
         "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
@@ -83,12 +100,18 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
     ),
-    "choose another name under `extract`": (
+    "choose another name under `…`": (
         "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
     ),
     **dict.fromkeys(
         ("make it by the model that has made those of the column", "name a column of lists of floats"),
         "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
+    "write the path of a model that all tasks can read, as `model` of `blobs.embeddings`": (
+        "packages/blobs/tests/unit/test_pictures.py::test_a_model_that_is_none_stops_the_table_until_another_is_named"
+    ),
+    "write the old number, and put vectors of another model into a new column": (
+        f"{_BLOBS}another_dimension_of_vectors_is_refused_until_it_is_the_old_one"
     ),
     # Cases of pipelines.
     **dict.fromkeys(
