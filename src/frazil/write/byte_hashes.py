@@ -119,13 +119,15 @@ def factor_of(seed: np.uint64, number: int) -> np.uint64:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def hash_middle(start: int, end: int, seed: np.uint64) -> np.uint64:
     """Returns the hash of 32 bytes or more, and less than 64."""
-    return _hash_ends(start, end, seed) + np.uint64(end - start) * factor_of(seed, 1)
+    words: np.uint64 = _hash_ends(start, end, seed)
+    return words + np.uint64(end - start) * factor_of(seed, 1)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def hash_bytes(start: int, end: int, limit: int, seed: np.uint64) -> np.uint64:
     """Returns a hash of the bytes from one address to another. limit: the address from which on nothing may be read."""
     size = end - start
+    words: np.uint64
     if size >= STRIPE:
         words = _hash_stripes(start, end, seed)
     elif size >= STRIPE // 2:

@@ -321,8 +321,14 @@ def _progress(before: Progress, plan: RepairPlan, judged: Progress) -> Progress:
     the progress that the plan is for; batches since have added their rows to the ledger.
     """
     ledger, old, judgement = before.ledger, judged.ledger, plan.judgement
-    is_whole = len(plan.repairs) == len(judgement.repairs) and old is not None
-    if ledger is not None and ledger.rows is not None and ledger.row_digest is not None and is_whole:
+    is_whole = len(plan.repairs) == len(judgement.repairs)
+    if (
+        ledger is not None
+        and ledger.rows is not None
+        and ledger.row_digest is not None
+        and old is not None
+        and is_whole
+    ):
         rows = judgement.expected_rows + ledger.rows - (old.rows or 0)
         digest = (judgement.expected_digest + ledger.row_digest - (old.row_digest or 0)) % MODULUS
         ledger = replace(ledger, rows=rows, row_digest=digest)
