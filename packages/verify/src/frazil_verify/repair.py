@@ -51,6 +51,7 @@ from frazil_verify.independent.topic import Range, TopicNotReadable
 from frazil_verify.ledger_check import REPAIR_ID
 from frazil_verify.levels import Level, Opened, Options, judge_of
 from frazil_verify.report import read_report
+from frazil_verify.routed import with_values
 
 PLANNED = 4
 _OLDEST = 2
@@ -131,9 +132,10 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
             remedy=f"write one with `frazil verify {name} --independent --report FILE`",
         )
     source = open_topics(spec)
-    (table,) = find_tables(spec, source, known_state(spec), name)
+    tables = find_tables(spec, source, known_state(spec), name)
     with catalog_for_reading(spec, commits=True) as catalog:
         assert isinstance(catalog, IcebergCatalog)
+        (table,) = with_values(spec, catalog, tables, is_every=False)
         table.state = state = catalog.load(name)
         if state is None or state.head_id is None:
             raise SpecError("the table has no rows yet", remedy="run the pipeline first", where=name)
