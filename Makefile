@@ -9,8 +9,9 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup sbom manifests demo picture test test-core $(PACKAGE_TESTS) test-all corpus check lint docs site bench \
-	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
-	prometheus console collector catalogs stores lock clean
+	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
+	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
+	soak-verify figures prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -124,6 +125,11 @@ docs: setup $(VENV)/.dev
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
 
+# The charts of docs/start/compare.md, measured anew in less than 20 minutes on a machine where nothing else runs.
+figures: setup $(VENV)/.dev
+	$(BIN)/python -m bench figures --records 1500000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m docs.charts
+
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
 prometheus: test-setup
 	$(BIN)/python -m pytest -m slow tests/acceptance/test_prometheus.py
@@ -168,6 +174,11 @@ soak-replay: test-setup
 soak-adopt: test-setup
 	$(BIN)/python -m pytest -m soak packages/migrate/tests/acceptance/test_adopt.py
 
+# A hundred faults in every kind of table, each of which `frazil verify` must find, and 200 tables after kills, compaction, new
+# columns and roll-backs, in which it must find none: half an hour. FRAZIL_CLEAN_TABLES, FRAZIL_FIRST_SEED for others.
+soak-verify: test-setup
+	$(BIN)/python -m pytest -s -m "slow or soak" packages/verify/tests/integration/test_kinds.py
+
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/unit/decode/test_decimals.py
@@ -175,6 +186,10 @@ soak-decimals: setup $(VENV)/.dev
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# 200 histories of tables that are their own state, each compared with a batch query in Spark; FRAZIL_HISTORIES for others.
+soak-state: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -s -m soak tests/simulation/test_state_oracle.py
 
 # Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
 soak-examples: export FRAZIL_EXAMPLES ?= 50

@@ -109,7 +109,7 @@ PANELS = {
 """The commands, by the first word of their names, under the titles of `frazil --help`."""
 OTHER_PANEL = "From installed packages"
 GROUPS = {
-    "blobs": "Verify the large objects of tables.",
+    "blobs": "Verify the large objects of tables, or see them in a demo.",
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
     "topic": "Set, remove or show AutoMQ table-topic keys of topics.",

@@ -249,6 +249,10 @@ def _about_records(table: TableStatus) -> Iterator[Text]:
     name, progress = table.name, table.progress
     if progress.dead_letters:
         yield Text(f"\n{name} has {plural(progress.dead_letters, 'dead letter')}: run `frazil dead-letters list`")
+    if progress.waiting_records:
+        yield Text(
+            f"\n{name} has records that wait for a row of a reference table: {progress.waiting_records:,}", style="dim"
+        )
     if progress.bad_skipped:
         yield Text(f"\n{name} has skipped {plural(progress.bad_skipped, 'bad record')}: `on_bad_record: skip`")
     if table.noticed.skipped_offsets:

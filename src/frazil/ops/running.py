@@ -309,6 +309,11 @@ class RunningPipeline:
             return self._services
 
     @property
+    def replaying(self) -> tuple[Catalog, Replayer]:
+        """The services of what replays dead letters beside the loop."""
+        return self._own.catalog, self._replayer
+
+    @property
     def _replayer(self) -> Replayer:
         own = self._own
         return Replayer(own.catalog, own.schemas, own.topics, own.queries)

@@ -15,6 +15,7 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.catalog.unmade import catalog_without_tables
+from frazil.dead_letters.waiting import count_waiting
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -327,9 +328,16 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
     finally:
         if table.state is not None and table.catalog.size is None:  # Also of a table that a run would stop.
             table.catalog.size = catalog.size(table.name)
-        name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
-        if name and catalog.load(name) is not None:
-            table.catalog.dead_letter_count = catalog.size(name).row_count
+        _count_dead_letters(catalog, table)
+
+
+def _count_dead_letters(catalog: Catalog, table: Table) -> None:
+    name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
+    dead_letters = catalog.load(name) if name else None
+    if name and dead_letters is not None:
+        table.catalog.dead_letter_count = catalog.size(name).row_count
+        if table.spec.query.waits:
+            table.catalog.waiting_count = count_waiting(catalog, dead_letters)
 
 
 def _measure_lags(

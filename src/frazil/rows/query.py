@@ -22,7 +22,7 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
-from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
+from frazil.process.evaluate import LOOKUP_MISS, LOOKUP_WAITING, Failure, OnError, Processed, evaluate
 from frazil.process.program import Filter, Lookup, Origins, Program, Stage, Windows, origins_of
 from frazil.process.references import references_of
 from frazil.process.windows import NO_TIME
@@ -154,6 +154,9 @@ def _mismatch(failure: Failure, record: int) -> Mismatch:
     if failure.error_class == LOOKUP_MISS:
         reason = f"the reference table has no row for {failure.expression} of {values}"
         return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
+    if failure.error_class == LOOKUP_WAITING:
+        reason = f"the reference table has no row for {failure.expression} of {values} yet"
+        return Mismatch(record, failure.column, ErrorClass.LOOKUP_WAITING, reason)
     reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
     return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)
 
@@ -289,7 +292,7 @@ def are_marked(changes: Changes) -> Bools:
 def _for_keys(stage: Stage) -> Stage:
     """Returns a stage that makes one row of each."""
     if isinstance(stage, Lookup):
-        return replace(stage, on_miss="null")
+        return replace(stage, on_miss="null", is_patient=False)
     return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
 
 

@@ -226,7 +226,7 @@ COLUMNS = (
     Column("name", "Table", lambda figures: figures.table.name),
     # Not by the lag of tables that are well: it is another at each moment, and they would change places.
     Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0) if figures.rank <= _LATE else 0)),
-    Column("complete", "Complete until (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
+    Column("complete", "Complete to (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
     Column("lag", "Lag", _largest_first(lambda figures: figures.table.lag.lag_records), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),

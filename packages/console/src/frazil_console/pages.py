@@ -138,6 +138,7 @@ class Console:
         commits = table_page.commits_of(metadata, pipeline.spec.pipeline) if metadata is not None else []
         schemas = table_page.schema_changes(metadata, commits) if metadata is not None else []
         ends, ends_failure = self._ends(name) if tab == "partitions" else ({}, None)
+        partitions = table_page.partitions_of(table, ends)
         stopped = report.condition.problem if report and report.condition.state in ("stopped", "backing off") else None
         return page(
             request,
@@ -162,7 +163,8 @@ class Console:
             sizes=table_page.file_sizes(metadata.files) if metadata is not None else [],
             schema=table_page.current_columns(metadata) if metadata is not None else [],
             schemas=schemas,
-            partitions=table_page.partitions_of(table, ends),
+            partitions=table_page.with_bars(partitions),
+            lags=[partition.lag for partition in partitions if partition.lag is not None],
             ends_failure=ends_failure,
             tab=tab if tab in TABS else "now",
             tabs=TABS,
