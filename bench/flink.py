@@ -39,7 +39,7 @@ _CHECKPOINTS = {
 
 def statements(job: dict[str, Any]) -> list[str]:
     """The statements of a job: its catalog, its topic, its table, and the query that fills it."""
-    columns = ", ".join(f"`{name}` {_KINDS.get(kind, kind)}" for name, kind in SCHEMA.items())
+    columns = ", ".join(f"`{name}` {_KINDS.get(kind, kind)}" for name, kind in job.get("records", SCHEMA).items())
     source = {
         "connector": "kafka",
         "topic": job["topic"],
@@ -64,7 +64,7 @@ def statements(job: dict[str, Any]) -> list[str]:
         f"create catalog lake with ({_options(catalog)})",
         "create database lake.bench",
         f"create table lake.bench.t ({job['columns']})"
-        " with ('format-version' = '2', 'write.parquet.compression-codec' = 'zstd')",
+        f" with ({_options({'format-version': '2', 'write.parquet.compression-codec': 'zstd', **job.get('options', {})})})",
         f"insert into lake.bench.t {job['select']}",
     ]
 

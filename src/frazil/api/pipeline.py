@@ -199,13 +199,14 @@ class Pipeline:
         level: Literal["ledger", "rows", "copy", "independent"] = "copy",
         begin: str = "",
         end: str = "",
+        sample: float = 1.0,
         progress: Progress | None = None,
     ) -> VerifyResult:
         """Returns whether tables, or one, have exactly the rows of their topics, as `frazil verify` does: reads the topics
         again and compares. Changes nothing; needs the disk space of a copy.
 
         level: `ledger` checks metadata alone, `rows` the places of rows, `independent` decodes by other libraries. begin,
-        end: bounds of these levels, as offsets or times.
+        end: bounds of these levels, as offsets or times. sample: the share of the offsets that the last two compare.
 
         Raises: SpecError for a name that no table has, without the package frazil-verify, and as `run` does;
         UnavailableError where a service does not answer.
@@ -214,7 +215,7 @@ class Pipeline:
             raise not_installed("verify", "what compares tables with their topics")
         verify_tables = importlib.import_module("frazil_verify.verify").verify_tables
         with self._masked(), _one_jvm():
-            tables = verify_tables(self._spec, table, level, begin, end, progress or _ignore)
+            tables = verify_tables(self._spec, table, level, (begin, end, sample), progress or _ignore)
         return self._redaction.value(VerifyResult(self.name, tuple(tables)))
 
     @contextmanager

@@ -35,6 +35,7 @@ from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.newer_changes import TopicReaders
+from frazil.dead_letters.waiting import WaitSchedule
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
@@ -62,6 +63,7 @@ from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import status_of
 from frazil.printable import plural
+from frazil.publish.closed_windows import ClosedWindows
 from frazil.publish.publisher import Publisher
 from frazil.publish.schedule import PublishSchedule
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
@@ -110,7 +112,7 @@ def run(
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
         cuts = Cuts(clock)
-        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
+        maintenance_scheduler, publishing, waits = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -119,9 +121,8 @@ def run(
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing, note
-        )
+        shown = state_file, maintenance_scheduler, Activities(), offsets, server
+        publisher = _Publisher(*shown, leadership, observers, publishing, waits, note)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -138,6 +139,7 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
+            waits.run_last()
             publishing.run_last(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
             publisher.end(service.tables)
@@ -177,15 +179,16 @@ def _services(
 
 def _beside(
     spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool, cuts: Cuts
-) -> tuple[MaintenanceScheduler, PublishSchedule]:
-    """Returns what maintains and what publishes the tables beside ingestion."""
+) -> tuple[MaintenanceScheduler, PublishSchedule, WaitSchedule]:
+    """Returns what maintains and publishes the tables, and what replays their records that wait, beside ingestion."""
     clock = SystemClock()
     publishing = PublishSchedule(
         partial(open_publisher, jvm, spec, catalog), clock, running.reload, not until_caught_up, cuts
     )
     maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
     runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
-    return MaintenanceScheduler(runner, clock, running.reload), publishing
+    waits = WaitSchedule(lambda: running.replaying, clock, running.reload, not until_caught_up)
+    return MaintenanceScheduler(runner, clock, running.reload), publishing, waits
 
 
 def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | None = None) -> Publisher:
@@ -199,7 +202,9 @@ def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | Non
     shared = ingesting or catalog
     maintenance = IcebergMaintenance(shared, jvm.session, spec.maintenance.cores, merge_of)
     copies = IcebergCopies(shared, maintenance, merge_of)
-    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock(), copies)
+    clock = SystemClock()
+    windows = ClosedWindows(catalog, clock)
+    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, clock, copies, windows)
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -242,6 +247,7 @@ class _Publisher:
     leadership: Leadership
     observers: Observers
     publishing: PublishSchedule
+    waits: WaitSchedule
     #: Receives how far the run is.
     note: Callable[[str], None]
 
@@ -257,10 +263,13 @@ class _Publisher:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
         self.publishing.note(tables)
+        self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
         # Not while the first batch runs: its commit would be later.
-        is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
+        is_begun = any(table.counts.records for table in tables) or not any(
+            table.schedule.in_flight for table in tables
+        )
         if self.server is not None and is_begun:
             self.server.begin()
         report_alive()
@@ -268,6 +277,8 @@ class _Publisher:
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
         self.publishing.stop(_PUBLISH_TIMEOUT_S)
+        self.waits.stop(_PUBLISH_TIMEOUT_S)
+        self.waits.note(tables)
         self.observers.stop()
         self._write(tables, ended=True)
 
@@ -293,10 +304,6 @@ def _so_far(tables: Sequence[Table]) -> str:
     lags = [table.offsets.lag_records for table in tables]
     lag = None if None in lags else sum(lag for lag in lags if lag is not None)
     return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
-
-
-def _is_busy(table: Table) -> bool:
-    return table.schedule.in_flight
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:

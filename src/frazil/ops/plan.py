@@ -53,6 +53,7 @@ from frazil.spec.catalog_properties import unknown_properties
 from frazil.spec.history import describe_history
 from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
+from frazil.spec.waiting import describe_waits
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
 from frazil.stages.watch import Tally
@@ -246,7 +247,11 @@ def plan_tables(
             plan = PlannedTable(
                 name,
                 stages=tuple(describe_stages(spec_of_table)),
-                state=(*describe_state(spec_of_table), *describe_history(spec_of_table)),
+                state=(
+                    *describe_state(spec_of_table),
+                    *describe_history(spec_of_table),
+                    *describe_waits(spec_of_table),
+                ),
                 publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:

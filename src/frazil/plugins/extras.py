@@ -45,8 +45,9 @@ EXTRAS = (
     Extra(
         "blobs",
         {
-            "frazil.commands": ("blobs.verify",),
-            "frazil.maintenance_actions": ("blobs_compact", "blobs_sweep"),
+            "frazil.commands": ("blobs.demo", "blobs.verify"),
+            "frazil.maintenance_actions": ("blobs_compact", "blobs_index", "blobs_sweep"),
+            "frazil.modules": ("blobs",),
             "frazil.stages": ("blobs",),
         },
     ),

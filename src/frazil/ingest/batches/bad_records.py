@@ -16,7 +16,6 @@ from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
-
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
@@ -78,7 +77,7 @@ def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> Frazi
     if isinstance(error, RecordError):
         if error.remedy == TOO_MANY_REMEDY:
             error.remedy = remedy_for_many(error.message)
-        bad, count = report.bad_records.count, report.counts.record_count
+        bad, count = report.bad_records.faulty_count, report.counts.record_count
         error.message = (
             f"{bad} of {count} records are bad, more than {100 * limit:g}% of recent records: {error.message}"
         )
