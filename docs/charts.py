@@ -125,8 +125,8 @@ def charts(entries: Sequence[Measured]) -> list[Chart]:
         ),
         Chart(
             "Freshness, seconds: half of the records, and 99 %",
-            "From the producer's clock to the first moment at which a reader of the catalog sees the record. The line ends"
-            " at the 99th percentile.",
+            f"From the producer's clock to the first moment at which a reader of the catalog sees the record{_rate(fresh)}."
+            " The line ends at the 99th percentile.",
             [_fresh_bar(entry) for entry in fresh],
             fresh,
             "freshness",
@@ -156,6 +156,12 @@ def charts(entries: Sequence[Measured]) -> list[Chart]:
             "speed",
         ),
     ]
+
+
+def _rate(fresh: Sequence[Measured]) -> str:
+    """Returns the rate at which all of them were measured, as the end of a sentence; empty where rates differ."""
+    rates = {entry.median("rate_per_s") for entry in fresh}
+    return f", at {rates.pop():,.0f} records per second" if len(rates) == 1 else ""
 
 
 def _requests(entries: Sequence[Measured]) -> Chart:

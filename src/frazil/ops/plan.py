@@ -13,7 +13,7 @@ from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
-from frazil.ingest.batches.bad_records import TOO_MANY_REMEDY, remedy_for
+from frazil.ingest.batches.bad_records import remedy_for, remedy_for_many
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -509,9 +509,10 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
         return Problem(reason, remedy_for(first.kind, spec, _REMEDIES["stop"]), where)
     if not is_too_bad:
         return Problem(reason, _REMEDIES[spec.bad_records.on_bad_record], where)
+    remedy = remedy_for(first.kind, spec, remedy_for_many(reason))
     share = f"{decoded.mismatch_count} of {len(records)} records of the sample are bad"
     reason = f"{share}, more than {100 * spec.bad_records.dead_letters.stop_above:g}%: {reason}"
-    return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
+    return Problem(reason, remedy, where)
 
 
 def _source_of(spec: TableSpec, column: ColumnSpec) -> str:

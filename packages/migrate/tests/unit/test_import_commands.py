@@ -47,6 +47,18 @@ def test_a_configuration_that_is_carried_over_whole_ends_with_0(given: Callable[
     assert "# Not needed:\n" in shown.out
 
 
+def test_the_brokers_of_the_command_line_win_over_those_of_the_configuration(
+    given: Callable[[str], str], capsys: Captured
+) -> None:
+    settings = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "topics": "orders"}
+    own = {"iceberg.tables": "shop.orders", "iceberg.kafka.bootstrap.servers": "inside:29092"}
+    file = given(json.dumps({"name": "orders", **settings, **own}))
+    main(["import", "kafka-connect", file])
+    assert yaml.safe_load(capsys.readouterr().out)["kafka"] == {"bootstrap.servers": "inside:29092"}
+    main(["import", "kafka-connect", file, "--bootstrap", "k:9092"])
+    assert yaml.safe_load(capsys.readouterr().out)["kafka"] == {"bootstrap.servers": "k:9092"}
+
+
 def test_what_is_not_carried_over_is_reported_and_ends_with_4(given: Callable[[str], str], capsys: Captured) -> None:
     file = given(json.dumps({**examples.UNWRAPPED, "iceberg.hadoop-conf-dir": "/etc/h"}))
     assert main(["import", "kafka-connect", file]) == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyiceberg.schema import Schema
 
 from frazil.error_classes import ErrorClass
@@ -9,10 +11,12 @@ from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batches.job import JobRunner, job_of
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport, merge_reports
+from frazil.schema.rejected_changes import declaration_for
 from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
+_OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
 def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
@@ -21,6 +25,15 @@ def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
         return usual
     # A package that is not type-checked may give a text in place of a class.
     return ErrorClass(kind).entry.remedy or usual
+
+
+def remedy_for_many(fault: str) -> str:
+    """Returns the remedy where too many records are bad, with the declaration that takes such values where there is one.
+    fault: of the first of them, with its field.
+    """
+    match = _OTHER_KIND.match(fault)
+    declaration = declaration_for(match[1].split("."), match[2], match[3] or "string") if match else ""
+    return f"{declaration}; or {TOO_MANY_REMEDY}" if declaration else TOO_MANY_REMEDY
 
 
 def may_commit_some(planned: Planned) -> bool:
@@ -62,6 +75,8 @@ def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> Frazi
     error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
     limit = planned.table.spec.bad_records.dead_letters.stop_above
     if isinstance(error, RecordError):
+        if error.remedy == TOO_MANY_REMEDY:
+            error.remedy = remedy_for_many(error.message)
         bad, count = report.bad_records.faulty_count, report.counts.record_count
         error.message = (
             f"{bad} of {count} records are bad, more than {100 * limit:g}% of recent records: {error.message}"

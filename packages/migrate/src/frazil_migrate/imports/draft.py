@@ -193,7 +193,10 @@ class Draft:
             self.settle(key, value)
         kafka = self.document["kafka"]
         if brokers or "bootstrap.servers" not in kafka:
-            self.document["kafka"] = {"bootstrap.servers": brokers or _LOCAL_BROKER, **kafka}
+            named = {"bootstrap.servers": brokers or _LOCAL_BROKER}
+            self.document["kafka"] = (
+                named | kafka | named
+            )  # First in the section, also where the configuration has others.
             if not brokers:
                 self.notes.append(
                     f"the brokers are not known: write them in place of {_LOCAL_BROKER}, or give --bootstrap"
