@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import threading
@@ -28,9 +27,7 @@ from frazil.api.wiring import (
     open_topics,
     topics_for_reading,
 )
-from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
@@ -57,13 +54,12 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
+from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import status_of
 from frazil.printable import plural
-from frazil.publish.publisher import Publisher
-from frazil.publish.schedule import PublishSchedule
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 
@@ -78,7 +74,6 @@ _MAINTENANCE_TIMEOUT_S = 5.0
 _OFFSETS_TIMEOUT_S = 5.0
 _STOP_WITHIN_S = 1.0
 """How long a run that waits for its catalog takes to notice that it is stopped."""
-_PUBLISH_TIMEOUT_S = 2.0
 
 
 def run(
@@ -102,15 +97,17 @@ def run(
         tolerate_empty_patterns(spec, topics_for_reading(spec))
     running = RunningPipeline(spec, state_file, clock, redaction.document)
     run_id = new_id()
-    opening = partial(open_topics, spec), partial(open_catalog, jvm, spec)
-    observers = open_observers(Observed(running, run_id, until_caught_up, *opening))
+    cuts, opening = Cuts(clock), (partial(open_topics, spec), partial(open_catalog, jvm, spec))
+    observed = Observed(running, run_id, until_caught_up, *opening, lambda: catalog, jvm.session, cuts)
+    observers = open_observers(observed)
     with _served(running) as server, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
-        cuts = Cuts(clock)
-        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
+        maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
+        runner = MaintenanceRunner(maintenance, spec.pipeline, clock, observers.kept_snapshots)
+        maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -120,7 +117,7 @@ def run(
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
         publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing, note
+            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, note
         )
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
@@ -138,7 +135,8 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
-            publishing.run_last(lambda: stopping.is_set, limits.wait_s or 0.0)
+            if until_caught_up:
+                observers.finish(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:
@@ -173,33 +171,6 @@ def _services(
         rehearse=lambda: rehearse_commits(jvm.gateway),
         release_memory=Heap(lambda: jvm.gateway, clock).keep_small,
     )
-
-
-def _beside(
-    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool, cuts: Cuts
-) -> tuple[MaintenanceScheduler, PublishSchedule]:
-    """Returns what maintains and what publishes the tables beside ingestion."""
-    clock = SystemClock()
-    publishing = PublishSchedule(
-        partial(open_publisher, jvm, spec, catalog), clock, running.reload, not until_caught_up, cuts
-    )
-    maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
-    runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
-    return MaintenanceScheduler(runner, clock, running.reload), publishing
-
-
-def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | None = None) -> Publisher:
-    """Opens what publishes tables, as if it were a process of its own. ingesting: the catalog of batches, whose locks keep
-    them from files that are being replaced; None: nothing is ingested by this process.
-    """
-    # Importing audits imports PySpark's errors, which pipelines without `publish` save.
-    audits = importlib.import_module("frazil.publish.spark_audits")
-    catalog = open_catalog(jvm, spec)
-    spark_audits = audits.SparkAudits(catalog, jvm.session, spec.maintenance.cores)
-    shared = ingesting or catalog
-    maintenance = IcebergMaintenance(shared, jvm.session, spec.maintenance.cores, merge_of)
-    copies = IcebergCopies(shared, maintenance, merge_of)
-    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock(), copies)
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -241,7 +212,6 @@ class _Publisher:
     server: HttpServer | None
     leadership: Leadership
     observers: Observers
-    publishing: PublishSchedule
     #: Receives how far the run is.
     note: Callable[[str], None]
 
@@ -256,7 +226,6 @@ class _Publisher:
         if self.offsets is not None:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
-        self.publishing.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
         # Not while the first batch runs: its commit would be later.
@@ -267,7 +236,6 @@ class _Publisher:
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
-        self.publishing.stop(_PUBLISH_TIMEOUT_S)
         self.observers.stop()
         self._write(tables, ended=True)
 
@@ -282,7 +250,7 @@ class _Publisher:
             ended,
             maintenance=self.maintenance_scheduler.status(),
             verification=self.observers.verification(),
-            publishing=self.publishing.status(),
+            publishing=reports_of(tables, self.observers.publishing()),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

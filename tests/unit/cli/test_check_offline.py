@@ -99,16 +99,29 @@ def test_queries_are_parsed_without_any_record(file: Path, capsys: Captured) -> 
 def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) -> None:
     ids, sums = "select count(*) = 0 from candidate where id is null", "select count(* = 0 from candidate"
     change = "with new as (select 1 as id) insert into shop.orders select * from new"
-    audits = f'{{ids: "{ids}", sums: "{sums}", change: "{change}"}}'
+    misspelt = "select * from candidate c where exists (select 1 from publishd p where p.id = c.id)"
+    audits = f'{{ids: "{ids}", sums: "{sums}", change: "{change}", misspelt: "{misspelt}"}}'
     file.write_text(FILE.replace("topic: orders", f"topic: orders, branch: ingest, publish: {{audits: {audits}}}"))
     code, document = checked(capsys, "check", "--offline")
     found = {check["name"]: check for check in document["checks"] if check["name"].startswith("audit ")}
     assert (code, {name: check["ok"] for name, check in found.items()}) == (
         1,
-        {"audit ids of shop.orders": True, "audit sums of shop.orders": False, "audit change of shop.orders": False},
+        {
+            "audit ids of shop.orders": True,
+            "audit sums of shop.orders": False,
+            "audit change of shop.orders": False,
+            "audit misspelt of shop.orders": False,
+        },
     )
     assert "correct `publish.audits.sums`" in found["audit sums of shop.orders"]["remedy"]
-    file.write_text(file.read_text().replace("(* =", "(*) =").replace("insert into shop.orders ", ""))
+    view = "there is no view `publishd`: the audit can read candidate, published"
+    assert found["audit misspelt of shop.orders"]["found"] == view
+    file.write_text(
+        file.read_text()
+        .replace("(* =", "(*) =")
+        .replace("insert into shop.orders ", "")
+        .replace("publishd", "published")
+    )
     assert checked(capsys, "check", "--offline")[0] == 0
 
 
