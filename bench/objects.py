@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from frazil.stages.package import PackageStage
 
 from bench.place import say
 from frazil.ingest.tasks.task import run_task
@@ -34,7 +35,6 @@ from frazil.report import load_report
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
-from frazil.stages.package import PackageStage
 from frazil.store.file_io import StoreIO
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import TableFiles, TableQuery, TableTarget

@@ -1,15 +1,14 @@
-"""Stages of installed packages: what tasks do with the rows of a table, each by a key of its own in the pipeline file."""
+"""Stages of tables by name, Frazil's own and those of installed packages: what they do to rows, and their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
 from frazil.plugins.registration import Registered, function_of
 
@@ -53,38 +52,45 @@ class StageCheck:
 
 @dataclass(frozen=True)
 class StageKind:
-    """One kind of stage."""
+    """One kind of stage. A class that takes long to import may be named, `module:name`."""
 
-    #: What the key of a table holds: a model whose fields are the keys inside it.
-    settings: type[BaseModel]
-    #: `run(settings, columns)` returns what becomes of some rows, in a task. columns: by name, in Arrow, without metadata of
-    #: the records. The answer must not depend on which rows are given together.
-    run: Callable[[Any, Mapping[str, pa.Array]], StageResult]
-    #: `plan(settings)` returns what the stage does in one line, for `frazil plan`.
-    plan: Callable[[Any], str]
-    #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
-    #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
-    refuse: Callable[..., Sequence[Refusal]] | str | None = None
-    #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
-    #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
-    reshape: Callable[..., Any] | str | None = None
-    #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
-    #: nothing. The function, or `module:name` of it.
-    open: Callable[..., Any] | str | None = None
-    #: `move(settings, folder)` returns the settings of a copy of the table, whose tasks write beside its files in this
-    #: folder: of cases, which are played. The function, or `module:name` of it.
-    move: Callable[..., Any] | str | None = None
-    #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
-    #: folder, None where the table does not exist. The function, or `module:name` of it.
-    check: Callable[..., Iterable[StageCheck]] | str | None = None
-    #: The maintenance actions that a table with the stage has, by their names among `plugins.maintenance_actions`.
-    actions: tuple[str, ...] = ()
+    #: The keys of a table for it: a subclass of `stages.settings.StageSettings`.
+    settings: type[Any] | str
+    #: What a table with these settings is asked: a subclass of `stages.stage.TableStage`, such as a `RowStage`.
+    stage: type[Any] | str
+    #: What the driver remembers of a table's batches: a subclass of `stages.watch.StageWatch`; None for nothing.
+    watch: type[Any] | str | None = None
+    #: What the documents of plan and lineage have: a subclass of `stages.notes.StageNote`; None for nothing.
+    note: type[Any] | str | None = None
 
-    def call(self, member: str, nothing: Any, *arguments: Any) -> Any:
-        """Returns what one of the optional functions returns; `nothing` where the kind has none."""
+    def __post_init__(self) -> None:
+        """Raises: TypeError for settings that are another model."""
+        if isinstance(self.settings, type) and not hasattr(self.settings, "of_records"):
+            raise TypeError(f"{self.settings.__name__} is not a subclass of StageSettings")
+
+    def load(self, member: str) -> Any:
+        """Returns one of the classes, imported now where it is named; None for none."""
         target = getattr(self, member)
-        return nothing if target is None else function_of(target)(*arguments)
+        return None if target is None else function_of(target)
 
 
-STAGES: Registered[StageKind] = Registered("frazil.stages", "stage", StageKind, {})
-"""Stages of packages; the name of the entry point is the key of a table."""
+STAGES: Registered[StageKind] = Registered(
+    "frazil.stages",
+    "stage",
+    StageKind,
+    {
+        "protect": StageKind(
+            "frazil.stages.protect.settings:ProtectSpec",
+            "frazil.stages.protect.stage:ProtectStage",
+            note="frazil.stages.protect.rules:ProtectedFields",
+        ),
+        "expect": StageKind(
+            "frazil.stages.expect.settings:ExpectSpec",
+            "frazil.stages.expect.stage:ExpectStage",
+            watch="frazil.stages.expect.watch:ExpectWatch",
+        ),
+    },
+)
+"""The kinds of stages, in the order in which they see rows, behind those of packages. The name of a package's entry point is
+the key of a table; the keys of Frazil's own are in a group of the table, a field of `spec.models.TableSpec`.
+"""

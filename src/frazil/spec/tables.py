@@ -21,7 +21,6 @@ from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ALL_TABLES,
     OF_ONE_TABLE,
-    STAGE_SETTINGS,
     PipelineSpec,
     Shared,
     TableSpec,
@@ -293,5 +292,5 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
-    **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
+    **{model: rules for kind in STAGES.built_in.values() for model, rules in kind.load("settings").rules.items()},
 }

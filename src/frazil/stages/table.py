@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from frazil.plugins.stages import STAGES
 from frazil.spec.models import TableSpec
-from frazil.stages.expect.stage import expect_stage
-from frazil.stages.expect.watch import ExpectWatch
 from frazil.stages.notes import StageNote
-from frazil.stages.package import PackageStage
-from frazil.stages.protect.rules import ProtectedFields
-from frazil.stages.protect.stage import protect_stage
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 
-NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
-"""The notes of all kinds of stages, whose keys a document has also where a table has no such stage."""
+NOTES: tuple[type[StageNote], ...] = tuple(
+    kind.load("note") for kind in STAGES.built_in.values() if kind.note is not None
+)
+"""The notes of Frazil's own stages, whose keys a document has also where a table has no such stage."""
 
 
 def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
     """Returns the stages that the settings of a table ask for."""
-    packages = (PackageStage(name, settings.model_dump_json(by_alias=True)) for name, settings in spec.stages)
-    own = protect_stage(spec.protection), expect_stage(spec.expectations)
-    return tuple(filter(None, (*packages, *own)))
+    stages = (STAGES.get(name).load("stage").make(name, settings) for name, settings in spec.stage_settings.items())
+    return tuple(stage for stage in stages if stage is not None)
 
 
-def stage_watches() -> tuple[StageWatch, ...]:
+def stage_watches(spec: TableSpec) -> tuple[StageWatch, ...]:
     """Returns what the driver remembers of a table for its stages, at its start."""
-    return (ExpectWatch(),)
+    kinds = [STAGES.get(name) for name in spec.stage_settings]
+    return tuple(kind.load("watch")() for kind in kinds if kind.watch is not None)
