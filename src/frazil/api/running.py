@@ -32,6 +32,7 @@ from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.newer_changes import TopicReaders
+from frazil.dead_letters.waiting import WaitSchedule
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("frazil")
 
 _MAINTENANCE_TIMEOUT_S = 5.0
+_WAITS_TIMEOUT_S = 2.0
 _OFFSETS_TIMEOUT_S = 5.0
 _STOP_WITHIN_S = 1.0
 """How long a run that waits for its catalog takes to notice that it is stopped."""
@@ -108,6 +110,7 @@ def run(
         maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
         runner = MaintenanceRunner(maintenance, spec.pipeline, clock, observers.kept_snapshots)
         maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
+        waits = WaitSchedule(lambda: running.replaying, clock, running.reload, not until_caught_up)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -116,9 +119,8 @@ def run(
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, note
-        )
+        shown = state_file, maintenance_scheduler, Activities(), offsets, server
+        publisher = _Publisher(*shown, leadership, observers, waits, note)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -135,6 +137,7 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
+            waits.run_last()
             if until_caught_up:
                 observers.finish(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
@@ -212,6 +215,7 @@ class _Publisher:
     server: HttpServer | None
     leadership: Leadership
     observers: Observers
+    waits: WaitSchedule
     #: Receives how far the run is.
     note: Callable[[str], None]
 
@@ -226,16 +230,21 @@ class _Publisher:
         if self.offsets is not None:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
+        self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
         # Not while the first batch runs: its commit would be later.
-        is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
+        is_begun = any(table.counts.records for table in tables) or not any(
+            table.schedule.in_flight for table in tables
+        )
         if self.server is not None and is_begun:
             self.server.begin()
         report_alive()
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
+        self.waits.stop(_WAITS_TIMEOUT_S)
+        self.waits.note(tables)
         self.observers.stop()
         self._write(tables, ended=True)
 
@@ -261,10 +270,6 @@ def _so_far(tables: Sequence[Table]) -> str:
     lags = [table.offsets.lag_records for table in tables]
     lag = None if None in lags else sum(lag for lag in lags if lag is not None)
     return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
-
-
-def _is_busy(table: Table) -> bool:
-    return table.schedule.in_flight
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:

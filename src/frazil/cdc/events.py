@@ -45,7 +45,7 @@ def as_objects(kind: str, records: Records) -> tuple[pa.BinaryArray, NDArray[np.
     the others. Values that are no JSON are returned as they are. kind: the envelope's.
     """
     values = records["value"] if kind == "cloudevents" else payloads_of(records["value"])
-    is_json = _are_json(values)
+    is_json = np.isin(open_any(values)[2], (scan.OK, scan.ESCAPED_KEY))
     headers = _headers(records["headers"])
     if kind == "cloudevents":
         events = [_cloud_event(*parts) for parts in zip(values.to_pylist(), is_json.tolist(), headers, strict=True)]
@@ -56,11 +56,6 @@ def as_objects(kind: str, records: Records) -> tuple[pa.BinaryArray, NDArray[np.
         ]
     kinds = np.array([number for _, number in events], np.int32)
     return pa.array([value for value, _ in events], pa.binary()), kinds
-
-
-def _are_json(values: pa.BinaryArray) -> NDArray[np.bool_]:
-    _, _, error = open_any(values)
-    return np.isin(error, (scan.OK, scan.ESCAPED_KEY))
 
 
 def _headers(lists: pa.ListArray) -> list[dict[str, bytes]]:

@@ -99,7 +99,7 @@ def test_queries_are_parsed_without_any_record(file: Path, capsys: Captured) -> 
 def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) -> None:
     ids, sums = "select count(*) = 0 from candidate where id is null", "select count(* = 0 from candidate"
     change = "with new as (select 1 as id) insert into shop.orders select * from new"
-    misspelt = "select * from candidate c where exists (select 1 from publishd p where p.id = c.id)"
+    misspelt = "select * from candidate c where exists (select 1 from publication p where p.id = c.id)"
     audits = f'{{ids: "{ids}", sums: "{sums}", change: "{change}", misspelt: "{misspelt}"}}'
     file.write_text(FILE.replace("topic: orders", f"topic: orders, branch: ingest, publish: {{audits: {audits}}}"))
     code, document = checked(capsys, "check", "--offline")
@@ -114,13 +114,13 @@ def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) 
         },
     )
     assert "correct `publish.audits.sums`" in found["audit sums of shop.orders"]["remedy"]
-    view = "there is no view `publishd`: the audit can read candidate, published"
+    view = "there is no view `publication`: the audit can read candidate, published"
     assert found["audit misspelt of shop.orders"]["found"] == view
     file.write_text(
         file.read_text()
         .replace("(* =", "(*) =")
         .replace("insert into shop.orders ", "")
-        .replace("publishd", "published")
+        .replace("publication", "published")
     )
     assert checked(capsys, "check", "--offline")[0] == 0
 

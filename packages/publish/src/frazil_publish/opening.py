@@ -16,6 +16,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.ops.observers import Observed
 from frazil.runtime.jvm import Jvm
 from frazil.spec import PipelineSpec
+from frazil_publish.closed_windows import ClosedWindows
 from frazil_publish.publisher import Publisher
 from frazil_publish.schedule import PublishSchedule
 from frazil_publish.spark_audits import SparkAudits
@@ -52,4 +53,5 @@ def _open(
     maintenance = IcebergMaintenance(ingesting, session, spec.maintenance.cores, merge_of)
     audits = SparkAudits(catalog, session, spec.maintenance.cores)
     copies = IcebergCopies(ingesting, maintenance, merge_of)
-    return Publisher(IcebergBranches(catalog), audits, spec.pipeline, SystemClock(), copies)
+    clock = SystemClock()
+    return Publisher(IcebergBranches(catalog), audits, spec.pipeline, clock, copies, ClosedWindows(catalog, clock))

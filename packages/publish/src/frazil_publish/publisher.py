@@ -35,6 +35,7 @@ from frazil.spec.publishing import TagSpec
 from frazil.stages.stage import TableStage
 from frazil.types import MAIN, Progress
 from frazil_publish.audits import NO_OTHERS, Audit, Audits
+from frazil_publish.closed_windows import ClosedWindows
 from frazil_publish.position import (
     Position,
     find_position,
@@ -75,11 +76,18 @@ class Publisher:
     """Publishes tables of one pipeline."""
 
     def __init__(
-        self, branches: Branches, audits: Audits, pipeline: str, clock: Clock, copies: Copies | None = None
+        self,
+        branches: Branches,
+        audits: Audits,
+        pipeline: str,
+        clock: Clock,
+        copies: Copies | None = None,
+        windows: ClosedWindows | None = None,
     ) -> None:
-        """copies: None where no table gets data files without deletes."""
+        """copies: None where no table gets data files without deletes. windows: None where no table has `emit: closed`."""
         self.branches = branches
         self._audits, self._copies = audits, copies
+        self.windows = windows
         #: The pipeline whose tables are published.
         self.pipeline = pipeline
         self.clock = clock
