@@ -101,15 +101,19 @@ def test_an_audit_is_parsed_until_it_is_corrected(file: Path, capsys: Captured) 
         "sums": "select count(* = 0 from candidate",
         "sums_corrected": "select count(*) = 0 from candidate",
         "change": "with new as (select 1 as id) insert into shop.orders select * from new",
+        "misspelt": "select * from candidate c where exists (select 1 from publication p where p.id = c.id)",
+        "misspelt_corrected": "select * from candidate c where exists (select 1 from published p where p.id = c.id)",
         "change_corrected": "with new as (select 1 as id) select * from new",
     }
     publish = f"branch: ingest, publish: {{audits: {json.dumps(audits)}}}"
     file.write_text(FILE.replace("topic: orders", f"topic: orders, {publish}"))
     code, document = checked(capsys, "check", "--offline")
     found = {check["name"]: check for check in document["checks"] if check["name"].startswith("audit ")}
-    are_good = {f"audit {name} of shop.orders": name not in ("sums", "change") for name in audits}
+    are_good = {f"audit {name} of shop.orders": name not in ("sums", "change", "misspelt") for name in audits}
     assert (code, {name: check["ok"] for name, check in found.items()}) == (1, are_good)
     assert "correct `publish.audits.sums`" in found["audit sums of shop.orders"]["remedy"]
+    view = "there is no view `publication`: the audit can read candidate, published"
+    assert found["audit misspelt of shop.orders"]["found"] == view
 
 
 def test_the_options_are_taken_from_any_place_and_the_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

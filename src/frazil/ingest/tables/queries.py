@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -88,10 +89,10 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
-    def parse(self, query: str) -> None:
-        """Checks the syntax of a query over other tables.
+    def parse(self, query: str) -> frozenset[str]:
+        """Returns the views that a query over other tables reads: names of one part that it does not define itself.
 
-        Raises: SpecError where it is wrong.
+        Raises: SpecError where its syntax is wrong.
         """
 
     def conditions(
@@ -141,10 +142,13 @@ class SparkQueries:
                 check_query(text, catalyst.parse(text), catalyst.functions)
             _check_conditions(spec, catalyst)
 
-    def parse(self, query: str) -> None:
+    def parse(self, query: str) -> frozenset[str]:
         """See Queries."""
         with self._lock:
-            self._catalyst().parse(query)
+            plan = str(self._catalyst().parse(query).treeString())
+        return frozenset(re.findall(r"UnresolvedRelation \[([^],]+)\]", plan)) - {
+            *re.findall(r"SubqueryAlias (\S+)", plan)
+        }
 
     def conditions(
         self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
