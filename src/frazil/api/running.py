@@ -6,8 +6,8 @@ import importlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,9 +34,7 @@ from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import UnavailableError
-from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -51,6 +49,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
+from frazil.kafka.port import TopicReaders
 from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
@@ -104,7 +103,7 @@ def run(
     run_id = new_id()
     opening = partial(open_topics, spec), partial(open_catalog, jvm, spec)
     observers = open_observers(Observed(running, run_id, until_caught_up, *opening))
-    with _served(running) as server, named_jvm_death():
+    with closing(observers), named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
@@ -120,7 +119,7 @@ def run(
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
         publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, server, leadership, observers, publishing, note
+            state_file, maintenance_scheduler, Activities(), offsets, leadership, observers, publishing, note
         )
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
@@ -215,20 +214,6 @@ def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServic
     )
 
 
-@contextmanager
-def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
-    """Serves the pipeline over HTTP, where the pipeline file wants that."""
-    server = open_server(running.spec.process.http, "frazil.http.app:make_app", running)
-    if server is None:
-        yield None
-        return
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 @dataclass(frozen=True)
 class _Publisher:
     """Takes the state of the tables from the loop, for everything that shows it or works beside the loop."""
@@ -238,7 +223,6 @@ class _Publisher:
     activities: Activities
     #: None with `publish_offsets: false`.
     offsets: OffsetPublisher | None
-    server: HttpServer | None
     leadership: Leadership
     observers: Observers
     publishing: PublishSchedule
@@ -259,10 +243,6 @@ class _Publisher:
         self.publishing.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
-        # Not while the first batch runs: its commit would be later.
-        is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
-        if self.server is not None and is_begun:
-            self.server.begin()
         report_alive()
 
     def end(self, tables: Sequence[Table]) -> None:
@@ -293,10 +273,6 @@ def _so_far(tables: Sequence[Table]) -> str:
     lags = [table.offsets.lag_records for table in tables]
     lag = None if None in lags else sum(lag for lag in lags if lag is not None)
     return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
-
-
-def _is_busy(table: Table) -> bool:
-    return table.schedule.in_flight
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:

@@ -24,8 +24,8 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.literals import format_moment
 from frazil.ops.audit import record_command
-from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
+from frazil.ops.status import find_tables
 from frazil.publish.audits import NO_AUDITS
 from frazil.publish.groups import GroupPublisher
 from frazil.publish.publisher import Published, Publisher

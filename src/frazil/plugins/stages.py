@@ -86,5 +86,31 @@ class StageKind:
         return nothing if target is None else function_of(target)(*arguments)
 
 
+@dataclass(frozen=True)
+class TableStageKind:
+    """A kind of stage whose keys the core reads, and which may do all that a `stages.stage.TableStage` does."""
+
+    #: `make(settings)` returns the stage of a table with these `stages.settings.StageSettings`, as `module:name`; None
+    #: where none of its rows passes it.
+    make: str
+    #: The class of a `stages.watch.StageWatch`, as `module:name`; None where the driver remembers nothing for it.
+    watch: str | None = None
+    #: The functions that its programs call, as `process.kernels.values.Kernel`s by name, as `module:name`.
+    kernels: str | None = None
+
+    @property
+    def maker(self) -> Callable[..., Any]:
+        """The function that makes the stage of a table."""
+        return function_of(self.make)
+
+    @property
+    def watcher(self) -> Callable[..., Any]:
+        """The class of what the driver remembers of a table."""
+        assert self.watch is not None
+        return function_of(self.watch)
+
+
 STAGES: Registered[StageKind] = Registered("frazil.stages", "stage", StageKind, {})
 """Stages of packages; the name of the entry point is the key of a table."""
+TABLE_STAGES: Registered[TableStageKind] = Registered("frazil.table_stages", "stage", TableStageKind, {})
+"""Stages of packages whose keys are in the core's models of the pipeline file, by their `StageSettings.stage`."""

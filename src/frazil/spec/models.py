@@ -45,8 +45,8 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.stages.expect.settings import ExpectSpec
-from frazil.stages.protect.settings import ProtectSpec
+from frazil.stages.expect_settings import ExpectSpec
+from frazil.stages.protect_settings import ProtectSpec
 from frazil.stages.settings import StageSettings
 from frazil.types import MAIN, DerivedTable
 

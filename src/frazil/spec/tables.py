@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
-from frazil.plugins.stages import STAGES
+from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.spec import changes, grouped_tables, history, settings, state, steps
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
@@ -259,8 +259,10 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
 
 
 def _check_stages(table: TableSpec) -> Iterator[Mistake]:
-    for stage in table.stage_settings.values():
-        yield from stage.check(table)
+    for group in table.stage_settings.values():
+        if group.is_used:
+            yield from try_check(group.stage, TABLE_STAGES.get, group.stage)
+        yield from group.check(table)
 
 
 OF_TABLES = Rules(

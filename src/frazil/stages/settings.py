@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 class StageSettings(Declared):
     """The settings of a stage, of which a table has one group each: it has the defaults where the file has none."""
 
+    #: The name of the stage in `plugins.stages.TABLE_STAGES`, which is that of the key.
+    stage: ClassVar[str]
     #: The sections inside the keys, by their names in the definitions of the JSON Schema.
     sections: ClassVar[Mapping[str, type[Declared]]] = {}
     #: The rules between the keys of these sections.
     rules: ClassVar[Mapping[type[Declared], Rules]] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the file asks for the stage."""
+        return False
 
     @property
     def makes_rows(self) -> bool:

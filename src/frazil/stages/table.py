@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from frazil.plugins.stages import TABLE_STAGES
 from frazil.spec.models import TableSpec
-from frazil.stages.expect.stage import expect_stage
-from frazil.stages.expect.watch import ExpectWatch
-from frazil.stages.notes import StageNote
+from frazil.stages.notes import ProtectedFields, StageNote
 from frazil.stages.package import PackageStage
-from frazil.stages.protect.rules import ProtectedFields
-from frazil.stages.protect.stage import protect_stage
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 
@@ -18,11 +17,18 @@ NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
 
 def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
     """Returns the stages that the settings of a table ask for."""
-    packages = (PackageStage(name, settings.model_dump_json(by_alias=True)) for name, settings in spec.stages)
-    own = protect_stage(spec.protection), expect_stage(spec.expectations)
-    return tuple(filter(None, (*packages, *own)))
+    return tuple(filter(None, _stages(spec)))
+
+
+def _stages(spec: TableSpec) -> Iterator[TableStage | None]:
+    for name, keys in spec.stages:
+        yield PackageStage(name, keys.model_dump_json(by_alias=True))
+    for settings in spec.stage_settings.values():
+        if settings.is_used:
+            yield TABLE_STAGES.get(settings.stage).maker(settings)
 
 
 def stage_watches() -> tuple[StageWatch, ...]:
     """Returns what the driver remembers of a table for its stages, at its start."""
-    return (ExpectWatch(),)
+    kinds = map(TABLE_STAGES.get, TABLE_STAGES.added())
+    return tuple(kind.watcher() for kind in kinds if kind.watch is not None)

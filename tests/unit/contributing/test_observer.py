@@ -13,8 +13,8 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.ended_batch import EndedBatch, Interval
 from frazil.ingest.tables.table import Table
 from frazil.ops.observers import Observed, Observer, Observers, check_observers, open_observers
+from packages.http.tests.unit.running_scene import RunningScene
 from tests.unit.contributing.conftest import Install
-from tests.unit.http.running_scene import RunningScene
 
 CODE = """
 from frazil.errors import SpecError

@@ -27,7 +27,6 @@ from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
 from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
@@ -37,6 +36,7 @@ from frazil.ops.table_status import MaintenanceReport, TableStatus, Verification
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, DerivedTable, LastDelete, PendingDeadLetters, Progress, Resolved, Watermark
+from frazil_deadletters.documents import DeadLetterClass, class_document, dead_letter_document
 from frazil_migrate.adopt.adopt import Handover
 from frazil_migrate.import_commands import import_document
 from frazil_migrate.imports.draft import Imported

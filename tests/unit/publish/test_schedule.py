@@ -17,7 +17,7 @@ from frazil.publish.report import FailedAudit, PublishReport
 from frazil.publish.schedule import PublishSchedule, published_table
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec, PublishSpec
-from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.expect_settings import ExpectationSpec
 from tests.contracts.tables import TABLE
 from tests.unit.publish.test_publisher import Scene
 

@@ -28,7 +28,7 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.kafka.outbox import KafkaOutbox
-from frazil.ops.dead_letters import find_tables
+from frazil.ops.status import find_tables
 from frazil.printable import plural
 from frazil.schema.arrow import Ints
 from frazil.spec import PipelineSpec
