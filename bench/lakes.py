@@ -33,7 +33,7 @@ from frazil.runtime.connect import catalog_properties, spark_conf
 from frazil.runtime.gateway import hadoop_settings
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
-from frazil.types import Commit, Progress
+from frazil.types import Commit, Progress, Writer
 from frazil.write.plain_target import plain_target
 from tests.acceptance.catalogs import AnyLake, running_lake
 from tests.integration.servers import ObjectStore
@@ -123,7 +123,7 @@ class _Committing:
         number = next(self._numbers)
         files = written(self._target, number)
         offsets = {"topic": dict.fromkeys(range(_PARTITIONS), number)}
-        after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), 1, new_id())
+        after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), Writer(1, new_id()))
         began_s = CLOCK.monotonic_s()
         self._progress = self._catalog.commit(Commit(_TABLE, files, after, self._progress))
         self.times_s.append(CLOCK.monotonic_s() - began_s)

@@ -23,7 +23,7 @@ from frazil.maintenance.plan import MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.settings import MaintenanceSpec
-from frazil.types import Commit, DataFile, Progress
+from frazil.types import Commit, DataFile, Progress, Writer
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -68,7 +68,7 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         for number in range(commits):
             files = written(target, number)
             offsets = {"topic": dict.fromkeys(range(_PARTITIONS), number)}
-            after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), 1, new_id())
+            after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), Writer(1, new_id()))
             began_s = CLOCK.monotonic_s()
             progress = catalog.commit(Commit(_TABLE, files, after, progress))
             times.append(CLOCK.monotonic_s() - began_s)

@@ -34,14 +34,13 @@ from frazil.report import load_report
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
-from frazil.stages.package import PackageStage
 from frazil.store.file_io import StoreIO
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import TableFiles, TableQuery, TableTarget
 from frazil.write.write import FileWriter
 from frazil_blobs.reading import PARALLEL, Reader
 from frazil_blobs.settings import BlobSettings, MiB
-from frazil_blobs.stage import reshape
+from frazil_blobs.stage import BlobStage, reshape
 from frazil_blobs.vectors import _nearest, _new_index
 from tests.fixtures.stores.servers import S3Gateway
 
@@ -96,7 +95,7 @@ def target(store: Store, folder: Path, name: str) -> TableTarget:
     source, whole = (plain.with_schema(schema) for schema in schemas)
     raw = type(source.reading)(format="raw")
     query = TableQuery(_with(source, reading=raw), Program((Project(tuple(columns.items())),), output))
-    stages = (PackageStage("blobs", settings.model_dump_json(by_alias=True)),)
+    stages = (BlobStage.make("blobs", settings),)
     return _with(whole, reading=raw, query=query, stages=stages)
 
 

@@ -27,7 +27,20 @@ from frazil.error_classes import ErrorClass
 from frazil.ledger import Ledger
 from frazil.spec import json_schema
 from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
-from frazil.types import Balance, DataFile, DerivedTable, LastDelete, PendingDeadLetters, Progress, Watermark
+from frazil.types import (
+    Balance,
+    CommittedBatch,
+    DataFile,
+    DerivedTable,
+    LastDelete,
+    OrderProgress,
+    PendingDeadLetters,
+    Progress,
+    RestProgress,
+    Totals,
+    Watermark,
+    Writer,
+)
 from frazil_http import metrics
 from frazil_http.api import ENDPOINTS
 from frazil_migrate.imports import TOOLS
@@ -40,25 +53,33 @@ _SAMPLE = Progress(
     topic_ids={"page_views": "Qd8CyuXVTJOmmuoOw1ppCQ"},
     cluster_id="IuGmfI6yRMKJN-smCJ2gcg",
     commit_id="30b1caad-a762-4893-bfe0-ca8ade10ab23",
-    epoch=3,
-    run_id="9bd902e4-8f90-4d17-959b-b01046f46d39",
+    writer=Writer(3, "9bd902e4-8f90-4d17-959b-b01046f46d39"),
     watermark=Watermark({"page_views": {0: 1795258921596, 1: 1795258921210}}, 1795258921210),
-    skipped={"page_views": {1: (900, 1100)}},
-    emptied="00000000000026719680/00000000000026720120",
-    released_to="kafka-connect",
-    last_deletes=(LastDelete("page_views", 1, 1179, "5a0e7b0c51f4d2a9"),),
-    lookups={"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
-    bad_skipped=12,
-    ignored_records={"heartbeat": 40, "transaction": 7},
-    derived=(DerivedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),),
-    rest_records={"limit": 3},
-    balance=Balance(
-        120,
-        110,
-        2,
-        {"amount_not_negative": 5, "where": 3},
-        {"read": 360, "column": 350, "left_out": 4, "bad": 6},
+    batch=CommittedBatch(
+        {"page_views": {1: (900, 1100)}},
+        ("7", "12"),
+        {"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
+        Balance(
+            120,
+            110,
+            2,
+            {"amount_not_negative": 5, "where": 3},
+            {"read": 360, "column": 350, "left_out": 4, "bad": 6},
+        ),
     ),
+    dead_letters=PendingDeadLetters(
+        "shop.page_views__dead_letters",
+        (DataFile("s3://lake/shop/page_views__dead_letters/data/00000-7f3a.parquet", 2, 4310, "{}"),),
+        {"page_views": {0: 1100, 1: 1100}},
+    ),
+    totals=Totals(12, {"heartbeat": 40, "transaction": 7}, {"amount_not_negative": 17}),
+    order=OrderProgress(
+        places={"page_views": {0: "00000000000026719680/00000000000026720120"}},
+        emptied="00000000000026719680/00000000000026720120",
+        last_deletes=(LastDelete("page_views", 1, 1179, "5a0e7b0c51f4d2a9"),),
+    ),
+    rest=RestProgress((DerivedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),), {"limit": 3}),
+    released_to="kafka-connect",
     ledger=Ledger(
         12,
         "5b1c9a7e-0f3d-4a56-9a2b-1f6c0d6f4e11",
@@ -72,14 +93,6 @@ _SAMPLE = Progress(
         0x03D7A1F5528C6E90,
         {"page_views": {1: 1080}},
     ),
-    findings={"amount_not_negative": 17},
-    dead_letters=PendingDeadLetters(
-        "shop.page_views__dead_letters",
-        (DataFile("s3://lake/shop/page_views__dead_letters/data/00000-7f3a.parquet", 2, 4310, "{}"),),
-        {"page_views": {0: 1100, 1: 1100}},
-    ),
-    places={"page_views": {0: "00000000000026719680/00000000000026720120"}},
-    schemas=("7", "12"),
 )
 
 

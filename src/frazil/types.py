@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from frazil.error_classes import ErrorClass
 from frazil.ledger import Ledger
@@ -179,6 +179,69 @@ class Balance:
         return 2 * self.fields.get("read", 0) - sum(self.fields.values())
 
 
+class Writer(NamedTuple):
+    """A run that writes a table: of two that meet, the greater one continues."""
+
+    #: The epoch: a later start of the same pipeline has a greater one.
+    epoch: int = 0
+    #: The id of the run.
+    run_id: str = ""
+
+
+@dataclass(frozen=True)
+class CommittedBatch:
+    """What a commit records of its own batch."""
+
+    #: Offsets (from, to) that were skipped because Kafka no longer has their records, by topic and partition.
+    skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    #: Ids of the schemas that values were decoded with, or the name of their format.
+    schemas: tuple[str, ...] = ("json",)
+    #: By lookup, the reference table that the rows were joined with, and its version.
+    lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: What became of the records; None where the commit read none.
+    balance: Balance | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Numbers of records since the table was created."""
+
+    #: Bad records that were skipped, with `on_bad_record: skip`.
+    bad_skipped: int = 0
+    #: Records that are not changes of a row, by kind of record.
+    ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: Records that stages of the table have found, by name.
+    findings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OrderProgress:
+    """How far a table is in the orders that its changes have beside that of offsets."""
+
+    #: The newest commit position of the source that each partition has reached, of a table whose transactions are
+    #: atomic.
+    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    #: The source position at which the table was last emptied, of a table in source order: older changes no longer count.
+    emptied: str = ""
+    #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
+    last_deletes: tuple[LastDelete, ...] = ()
+    #: The greatest time of records that windows are made of, in microseconds as `partitions`, and the time that each
+    #: partition with records to read has reached, of a table with `late`.
+    event_times: Watermark = field(default_factory=Watermark)
+    #: The time up to which windows do not change any more, in microseconds since 1970; None while it is unknown.
+    windows_complete_to_us: int | None = None
+
+
+@dataclass(frozen=True)
+class RestProgress:
+    """What a table of the rest records of the tables that share its topics."""
+
+    #: The tables that were derived from values of its records.
+    derived: tuple[DerivedTable, ...] = ()
+    #: The number of records since the table was created that no other table took, by reason.
+    records: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Progress:
     """The progress that a table's newest ingest snapshot records in its summary."""
@@ -191,39 +254,20 @@ class Progress:
     cluster_id: str = ""
     #: The id of the commit, by which a commit with unknown outcome is found again.
     commit_id: str = ""
-    #: The epoch of the writer: a later start of the same pipeline has a greater one.
-    epoch: int = 0
-    #: The id of the writer's run.
-    run_id: str = ""
+    #: The run that has committed it.
+    writer: Writer = field(default_factory=Writer)
     #: The record timestamp up to which the table is complete.
     watermark: Watermark = field(default_factory=Watermark)
-    #: Offsets (from, to) that this commit skipped because Kafka no longer has their records, by topic and partition.
-    skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
-    #: Ids of the schemas that values were decoded with, or the name of their format.
-    schemas: tuple[str, ...] = ("json",)
-    #: The number of bad records skipped since the table was created, with `on_bad_record: skip`.
-    bad_skipped: int = 0
-    #: The number of records since the table was created that are not changes of a row, by kind of record.
-    ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: What was read for this commit.
+    batch: CommittedBatch = field(default_factory=CommittedBatch)
     #: Dead letters of this batch: still to be committed unless the dead-letter table has them already.
     dead_letters: PendingDeadLetters | None = None
-    #: The newest commit position of the source that each partition has reached, of a table whose transactions are
-    #: atomic.
-    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    #: The source position at which the table was last emptied, of a table in source order: older changes no longer count.
-    emptied: str = ""
-    #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
-    last_deletes: tuple[LastDelete, ...] = ()
-    #: The tables that were derived from values of its records, of a table of the rest.
-    derived: tuple[DerivedTable, ...] = ()
-    #: The number of records since the table was created that no other table took, by reason, of a table of the rest.
-    rest_records: Mapping[str, int] = field(default_factory=dict)
-    #: What became of the records of this commit; None where it read none.
-    balance: Balance | None = None
-    #: The number of records since the table was created that stages of the table have found, by name.
-    findings: Mapping[str, int] = field(default_factory=dict)
-    #: By lookup, the reference table that this commit's rows were joined with, and its version.
-    lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Numbers of records since the table was created.
+    totals: Totals = field(default_factory=Totals)
+    #: How far the changes are, in source order and in event time.
+    order: OrderProgress = field(default_factory=OrderProgress)
+    #: Of a table of the rest: the tables that it has derived, and the records that no table took.
+    rest: RestProgress = field(default_factory=RestProgress)
     #: The tool that continues from here in place of the pipeline; empty while the pipeline does.
     released_to: str = ""
     #: The sums over all commits; None where no commit of this table had one.
@@ -232,16 +276,6 @@ class Progress:
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.
     committed_at_ms: int | None = None
-    #: The greatest time of records that windows are made of, in microseconds as `partitions`, and the time that each
-    #: partition with records to read has reached, of a table with `late`.
-    event_times: Watermark = field(default_factory=Watermark)
-    #: The time up to which windows do not change any more, in microseconds since 1970; None while it is unknown.
-    windows_complete_to_us: int | None = None
-
-    @property
-    def writer(self) -> tuple[int, str]:
-        """The order of writers: of two that meet, the greater one continues."""
-        return (self.epoch, self.run_id)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.stages.changes import appended
-from frazil.types import Commit, DataFile, Progress, Watermark
+from frazil.types import Commit, CommittedBatch, DataFile, Progress, Watermark, Writer
 from frazil.write.write import FileWriter
 from tests.unit.decode.columns import decode
 
@@ -41,10 +41,9 @@ def commit_of(state: TableState, end: int, *, epoch: int = 1, ids: tuple[int, ..
         topic_ids={"a": "id-a"},
         cluster_id="cluster",
         commit_id=new_id(),
-        epoch=epoch,
-        run_id="run",
+        writer=Writer(epoch, "run"),
         watermark=Watermark({"a": {0: 99}}, 98),
-        skipped={"a": {0: (1, 2)}},
+        batch=CommittedBatch(skipped={"a": {0: (1, 2)}}),
     )
     return Commit(TABLE, files_of(state, *ids) if ids else (), progress, state.progress)
 

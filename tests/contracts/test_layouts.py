@@ -100,7 +100,7 @@ def test_a_layout_changes_and_files_of_the_old_one_stay(catalog: Catalog) -> Non
     _commit(catalog, _write(state, 1, 2, 3))
     arranged = catalog.arrange(_TABLE, _layout("bucket(id, 2);s.a", "id desc"))
     assert (sorted(_words(arranged)[0]), _words(arranged)[1]) == (["bucket(id, 2)", "s.a"], ["id desc nulls last"])
-    assert arranged.spec_id == arranged.partitioning.spec_id != state.spec_id
+    assert arranged.layout.spec_id == arranged.partitioning.spec_id != state.layout.spec_id
     _commit(catalog, _write(arranged, 4, 5))
     assert catalog.size(_TABLE).row_count == 5
     assert catalog.arrange(_TABLE, _layout("s.a;bucket(id, 2)", "id desc")) == catalog.load(_TABLE)

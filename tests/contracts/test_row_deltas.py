@@ -16,7 +16,7 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.schema.evolve import new_schema
-from frazil.types import Commit, DataFile, Progress, RowDelta
+from frazil.types import Commit, DataFile, Progress, RowDelta, Writer
 from frazil.upsert.commit import row_ids
 from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.upsert.lookup.live_rows import read_columns
@@ -56,7 +56,7 @@ class Hand:
         return tuple(writer.finish())
 
     def commit(self, *ids: int, delta: RowDelta | None = None, offset: int = 1) -> Commit:
-        progress = Progress(offsets={"a": {0: offset}}, commit_id=new_id(), epoch=1, run_id="r")
+        progress = Progress(offsets={"a": {0: offset}}, commit_id=new_id(), writer=Writer(1, "r"))
         return Commit(self._table, self.write(*ids) if ids else (), progress, self.state.progress, delta)
 
     def send(self, commit: Commit) -> Progress:

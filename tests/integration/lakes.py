@@ -29,7 +29,7 @@ from frazil.maintenance.plan import MaintenanceTask, Mode
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
-from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
+from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, Writer
 from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
 
@@ -69,7 +69,7 @@ class Lake:
         state = self.catalog.load(table)
         assert state is not None
         properties = tuple(sorted(state.properties.items()))
-        files = TableFiles(state.location, properties, (), TARGET, state.spec_id)
+        files = TableFiles(state.location, properties, (), TARGET, state.layout.spec_id)
         target = TableTarget(table, state.schema.model_dump_json(), files)
         writer = FileWriter(target)
         columns = [pa.array([i for i, _ in rows], pa.int64()), pa.array([text for _, text in rows], pa.string())]
@@ -86,7 +86,7 @@ class Lake:
         assert state is not None
         at = state.progress.offsets.get("topic", {}).get(0, 0)
         progress = Progress(
-            {"topic": {0: at + len(rows)}}, {"topic": "id"}, "c", new_id(), 1, "run", dead_letters=dead_letters
+            {"topic": {0: at + len(rows)}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"), dead_letters=dead_letters
         )
         return catalog.commit(Commit(table, tuple(files), progress, state.progress))
 

@@ -23,7 +23,7 @@ from frazil.schema.evolve import new_schema, with_identifiers
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.types import parse_type
-from frazil.types import Commit, DataFile, Progress, Resolved
+from frazil.types import Commit, DataFile, OrderProgress, Progress, Resolved, Writer
 from frazil.upsert.commit import commit_changes
 from frazil.upsert.emptied import Emptying
 from frazil.write.plain_target import plain_target
@@ -94,7 +94,7 @@ class Tended:
     def _next(self, catalog: IcebergCatalog, files: Sequence[DataFile]) -> Commit:
         state = catalog.load(self.name)
         assert state is not None
-        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"))
         return Commit(self.name, tuple(files), progress, state.progress)
 
     @property
@@ -173,7 +173,7 @@ class Tended:
         assert not report.bad_records.count
         commit = self._next(catalog, report.written.data)
         meanwhile()
-        progress = replace(commit.progress, emptied=emptied)
+        progress = replace(commit.progress, order=OrderProgress(emptied=emptied))
         report = replace(report, changes=replace(report.changes, notes=Emptying(emptied).notes()))
         return commit_changes(catalog, target, state, report, replace(commit, progress=progress))[1]
 

@@ -61,7 +61,7 @@ def test_a_branch_is_maintained_and_main_keeps_its_rows(lake: Lake, version: int
     kinds_of(table)
     kinds_of(table)
     metadata = lake.metadata(table.name)
-    assert (metadata.branch, {name: ref.snapshot for name, ref in metadata.refs.items()}) == (
+    assert (metadata.branch.name, {name: ref.snapshot for name, ref in metadata.refs.items()}) == (
         "ingest",
         {MAIN: published},
     )

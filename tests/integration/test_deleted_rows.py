@@ -74,7 +74,7 @@ def test_a_truncate_opens_only_files_that_have_older_rows_and_others(lake: Lake,
     assert (done.deleted, done.late) == (9, 1)
     assert len(lake.metadata(table.name).files) == 3
     assert table.read() == in_order([*new.values(), rows[11], rows[12], *later.values()])
-    assert lake.progress(table.name).emptied == "00010"
+    assert lake.progress(table.name).order.emptied == "00010"
 
 
 def _import(table: Tended, rows: list[Row], region: str) -> None:

@@ -18,7 +18,7 @@ from frazil.errors import SpecError
 from frazil.ingest.tasks.task_job import Job
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
-from frazil.types import Commit, Progress
+from frazil.types import Commit, Progress, Writer
 from frazil.upsert.commit import commit_changes, transfer_deletes
 from frazil.write.file_formats import check_properties
 from frazil.write.plain_target import plain_target
@@ -112,7 +112,7 @@ class Adopted:
     def _next(self, files: Any) -> Commit:
         state = self.lake.catalog.load(self.name)
         assert state is not None
-        progress = Progress({"topic": {0: self.read_records}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        progress = Progress({"topic": {0: self.read_records}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"))
         return Commit(self.name, tuple(files), progress, state.progress)
 
     def compact(self) -> None:

@@ -19,7 +19,7 @@ from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.syntax.types import parse_type
-from frazil.types import Commit, Progress
+from frazil.types import Commit, Progress, Writer
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -113,7 +113,7 @@ def _write(lake: Lake, name: str, values: list[Any]) -> tuple[TableTarget, pa.Ar
     writer = FileWriter(target)
     keys = pa.array(values, target.arrow_schema.field("k").type)
     writer.write(pa.Table.from_arrays([keys], schema=target.arrow_schema))
-    progress = Progress({"topic": {0: 1}}, {"topic": "id"}, "c", new_id(), 1, "run")
+    progress = Progress({"topic": {0: 1}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"))
     lake.catalog.commit(Commit(name, tuple(writer.finish()), progress, state.progress))
     return target, keys
 

@@ -466,9 +466,9 @@ def test_manifests_and_statistics(lake: Lake, table: str) -> None:
     lake.java(table).updateProperties().set("commit.manifest-merge.enabled", "false").commit()
     lake.fill(table, 4)
     rows = lake.rows(table)
-    assert len(lake.metadata(table).manifests) == 4
+    assert len(lake.metadata(table).sizes.manifests) == 4
     assert lake.table_maintenance.rewrite_manifests(table).removed == 4
-    assert len(lake.metadata(table).manifests) == 1
+    assert len(lake.metadata(table).sizes.manifests) == 1
     lake.table_maintenance.compute_statistics(table)
     metadata = lake.metadata(table)
     assert metadata.statistics == (metadata.head,)

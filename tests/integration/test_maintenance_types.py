@@ -25,7 +25,7 @@ from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.settings import SnapshotsSpec
 from frazil.spec.syntax.types import parse_type
-from frazil.types import Commit, Progress, RowDelta
+from frazil.types import Commit, Progress, RowDelta, Writer
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
@@ -80,7 +80,7 @@ class Kept:
         writer.write(pa.Table.from_pylist(list(rows), target.arrow_schema))
         self.rows += rows
         self.told += len(rows)
-        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"))
         catalog.commit(Commit(self.name, tuple(writer.finish()), progress, state.progress))
 
     def read(self) -> list[Row]:
@@ -105,7 +105,7 @@ class Kept:
             first = pq.ParquetFile(file.path.removeprefix("file:")).read().slice(0, count).column("id").to_pylist()
             self.rows = [row for row in self.rows if row["id"] not in first]
         self.told += 1
-        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), Writer(1, "run"))
         delta = RowDelta(scan.read_at, tuple(deletes), touched=tuple(file.path for file in scan.files))
         catalog.commit(Commit(self.name, (), progress, state.progress, delta))
 
@@ -285,7 +285,7 @@ def test_many_manifests_of_tables_with_times_become_few(lake: Lake) -> None:
     for number in range(4):
         table.append([row_with_times(number)])
     assert lake.table_maintenance.rewrite_manifests(table.name).removed == 4
-    assert len(lake.metadata(table.name).manifests) == 1
+    assert len(lake.metadata(table.name).sizes.manifests) == 1
     assert table.read() == in_order(table.rows)
 
 

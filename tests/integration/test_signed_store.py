@@ -18,7 +18,7 @@ from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import StoreIO
-from frazil.types import Commit, Progress
+from frazil.types import Commit, Progress, Writer
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from tests.fixtures.jvms import light_jvm
@@ -52,7 +52,7 @@ def fill(catalog: IcebergCatalog) -> TableState:
     state = catalog.create("shop.orders", COLUMNS, {}, 2)
     writer = FileWriter(plain_target(state))
     writer.write(pa.table({"id": range(ROWS)}, schema=writer._target.arrow_schema))
-    progress = Progress({"orders": {0: ROWS}}, {"orders": "id"}, "c", new_id(), 1, "run")
+    progress = Progress({"orders": {0: ROWS}}, {"orders": "id"}, "c", new_id(), Writer(1, "run"))
     catalog.commit(Commit("shop.orders", tuple(writer.finish()), progress, state.progress))
     return state
 

@@ -31,7 +31,7 @@ from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
 from frazil.store.hdfs import USER
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
-from frazil.types import Commit, DataFile, Progress
+from frazil.types import Commit, DataFile, Progress, Writer
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
 from tests.fixtures.jvms import light_jvm
@@ -103,7 +103,7 @@ class Lake:
         writer = FileWriter(plain_target(state))
         writer.write(pa.table({"id": range(ROWS)}, schema=writer._target.arrow_schema))
         files = writer.finish()
-        progress = Progress({"orders": {0: ROWS}}, {"orders": "id"}, "c", new_id(), 1, "run")
+        progress = Progress({"orders": {0: ROWS}}, {"orders": "id"}, "c", new_id(), Writer(1, "run"))
         catalog.commit(Commit("shop.orders", tuple(files), progress, state.progress))
         return Written(catalog, state, files[0], list(self.proxy.requests))
 

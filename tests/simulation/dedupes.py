@@ -69,10 +69,10 @@ class DedupeHistory(StateHistory):
         rows = [(row["_topic"], row["_partition"], row["_offset"]) for row in self.table.rows_at(snapshot_id)]
         kept = self._kept(order)
         assert sorted(rows) == sorted(kept), f"snapshot {snapshot_id}: {set(rows) ^ set(kept)}"
-        if new and progress is not None and progress.balance is not None:
+        if new and progress is not None and progress.batch.balance is not None:
             dropped = len(set(new) - set(kept))
-            assert progress.balance.dropped.get("duplicate", 0) == dropped, snapshot_id
-            assert progress.balance.written == len(new) - dropped, snapshot_id
+            assert progress.batch.balance.dropped.get("duplicate", 0) == dropped, snapshot_id
+            assert progress.batch.balance.written == len(new) - dropped, snapshot_id
 
     def _kept(self, order: list[Place]) -> list[Place]:
         """The records that are kept, of records in this order."""

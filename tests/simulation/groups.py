@@ -131,13 +131,13 @@ class GroupHistory(Scene):
             before, progress = progress, from_summary("sim", snapshot.summary) or progress
             for place in sorted(self.payments):
                 if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2]):
-                    dropped += self._count(place, groups, greatest, before.event_times)
+                    dropped += self._count(place, groups, greatest, before.order.event_times)
             rows = {(row["user"], _micros_of(row["begin"])): _shown(row) for row in self.table.rows_at(snapshot.id)}
             assert rows == dict(groups.rows()), f"snapshot {snapshot.id}: {rows} is not {dict(groups.rows())}"
-            assert progress.ignored_records.get("late", 0) == dropped
+            assert progress.totals.ignored_records.get("late", 0) == dropped
             changed = {key: (row, rows.get(key)) for key, row in closed.items() if rows.get(key) != row}
             assert not changed, f"snapshot {snapshot.id} changes complete windows: {changed}"
-            complete = progress.windows_complete_to_us
+            complete = progress.order.windows_complete_to_us
             assert (complete is not None) <= self.has_late
             if complete is not None:
                 closed = {key: row for key, row in rows.items() if key[1] + self.size_s * 1_000_000 <= complete}

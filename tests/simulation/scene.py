@@ -176,7 +176,7 @@ class Scene(ABC):
     def _lost(self, places: Iterable[Place], progress: Progress) -> set[Place]:
         """Those that a commit reports it has skipped; the topics must have lost them."""
         lost: set[Place] = set()
-        for topic, partitions in progress.skipped.items():
+        for topic, partitions in progress.batch.skipped.items():
             for partition, (start, end) in partitions.items():
                 lost |= {place for place in places if place[:2] == (topic, partition) and start <= place[2] < end}
         still = sorted(place for place in lost if self._is_left(place))[:5]

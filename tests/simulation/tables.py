@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from frazil.catalog.progress import COMMIT_ID
 from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of
-from frazil.catalog.table_metadata import Snapshot, TableMetadata, carried_progress
+from frazil.catalog.table_metadata import MetadataSizes, Snapshot, TableMetadata, carried_progress
 from frazil.clock import new_id
 from frazil.maintenance.retention import Retention, expirable, needs_carrying
 from frazil.types import DataFile
@@ -162,7 +162,9 @@ class SharedTable:
         }
         state = self._catalog.load(self._name)
         assert state is not None
-        return TableMetadata(self._name, state.uuid, state.location, 3, 0, {}, snapshots, line[0].id if line else None)
+        return TableMetadata(
+            self._name, state.uuid, state.location, 3, MetadataSizes(0), {}, snapshots, line[0].id if line else None
+        )
 
     def _named(self) -> set[str]:
         """The paths of all files that its snapshots name."""

@@ -104,7 +104,7 @@ class UpsertHistory(Scene):
         read = {place for place in everywhere if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
         for begin, gone in self.compacted:
             read -= gone if snapshot.id >= begin else frozenset()
-        form = self.forms_of_runs.get(progress.run_id, self.form)
+        form = self.forms_of_runs.get(progress.writer.run_id, self.form)
         model.is_ordered = form.is_ordered
         asked = list(self._asked(self._not_told(read - self._lost(read, progress), truth.last), form))
         model.apply(asked)

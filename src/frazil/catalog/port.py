@@ -21,6 +21,20 @@ from frazil.types import Commit, DataFile, Progress, RowDelta
 
 
 @dataclass(frozen=True)
+class StoredLayout:
+    """How the rows of a table are divided and ordered in its files, as Iceberg's JSON; empty for neither."""
+
+    #: The id of the current partition spec.
+    spec_id: int = 0
+    #: The current partition spec.
+    partition_spec: str = ""
+    #: The current sort order.
+    sort_order: str = ""
+    #: The other partition specs.
+    older_specs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TableState:
     """A table as it was loaded."""
 
@@ -35,8 +49,6 @@ class TableState:
     properties: Mapping[str, str]
     #: Iceberg's format version: 1, 2 or 3.
     format_version: int
-    #: The id of the current partition spec.
-    spec_id: int
     #: The newest progress of this pipeline; empty without one.
     progress: Progress
     #: Whether this pipeline has committed before and the snapshot with its progress has been expired, or is not shown.
@@ -49,12 +61,8 @@ class TableState:
     main_id: int | None = None
     #: This pipeline's own table properties, without their prefix.
     marks: Mapping[str, str] = field(default_factory=dict)
-    #: The current partition spec, as Iceberg's JSON.
-    partition_spec: str = ""
-    #: The current sort order, as Iceberg's JSON.
-    sort_order: str = ""
-    #: The other partition specs, as Iceberg's JSON.
-    older_specs: tuple[str, ...] = ()
+    #: How its rows are divided and ordered.
+    layout: StoredLayout = StoredLayout()
     #: Whether tables of the catalog must keep the metadata files of older commits.
     must_keep_metadata: bool = False
 
@@ -66,22 +74,24 @@ class TableState:
     @property
     def partitioning(self) -> PartitionSpec:
         """The current partition spec."""
-        return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
+        text = self.layout.partition_spec
+        return PartitionSpec.model_validate_json(text) if text else PartitionSpec()
 
     @property
     def specs(self) -> tuple[PartitionSpec, ...]:
         """Every partition spec that the table has, older ones included."""
-        return (*map(PartitionSpec.model_validate_json, self.older_specs), self.partitioning)
+        return (*map(PartitionSpec.model_validate_json, self.layout.older_specs), self.partitioning)
 
     @property
     def sorting(self) -> SortOrder:
         """The current sort order."""
-        return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
+        text = self.layout.sort_order
+        return SortOrder.model_validate_json(text) if text else UNSORTED_SORT_ORDER
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """The ids of schema, partition spec and sort order that data files are written for."""
-        return (self.schema.schema_id, self.spec_id, self.sorting.order_id)
+        return (self.schema.schema_id, self.layout.spec_id, self.sorting.order_id)
 
     @cached_property
     def credentials_end_ms(self) -> int | None:

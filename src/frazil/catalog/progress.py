@@ -15,11 +15,16 @@ from pydantic import TypeAdapter
 from frazil.ledger import dump_ledger, load_ledger
 from frazil.types import (
     Balance,
+    CommittedBatch,
     DerivedTable,
     LastDelete,
+    OrderProgress,
     PendingDeadLetters,
     Progress,
+    RestProgress,
+    Totals,
     Watermark,
+    Writer,
     as_json,
     dump_offsets,
     load_offsets,
@@ -72,39 +77,41 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "topic-ids": as_json(dict(progress.topic_ids)),
         "cluster-id": progress.cluster_id,
         "commit-id": progress.commit_id,
-        "epoch": str(progress.epoch),
-        "run-id": progress.run_id,
-        "schemas": ",".join(progress.schemas),
+        "epoch": str(progress.writer.epoch),
+        "run-id": progress.writer.run_id,
+        "schemas": ",".join(progress.batch.schemas),
         "watermarks": dump_offsets(progress.watermark.partitions),
     }
-    if progress.skipped:
+    if progress.batch.skipped:
         parts["skipped"] = as_json(
-            {topic: {str(p): list(r) for p, r in ps.items()} for topic, ps in progress.skipped.items()}
+            {topic: {str(p): list(r) for p, r in ps.items()} for topic, ps in progress.batch.skipped.items()}
         )
-    if progress.bad_skipped:
-        parts["bad-skipped"] = str(progress.bad_skipped)
-    if progress.places:
-        places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
+    if progress.totals.bad_skipped:
+        parts["bad-skipped"] = str(progress.totals.bad_skipped)
+    if progress.order.places:
+        places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.order.places.items()}
         parts["source-positions"] = as_json(places)
-    if progress.ignored_records:
-        parts["ignored-records"] = as_json(dict(progress.ignored_records))
+    if progress.totals.ignored_records:
+        parts["ignored-records"] = as_json(dict(progress.totals.ignored_records))
     if progress.dead_letters is not None:
         parts["dead-letters"] = as_json(asdict(progress.dead_letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
     of_some_tables = {
-        "last-truncate": progress.emptied,
-        "last-deletes": _dump_last_deletes(progress.last_deletes),
-        "routed-tables": _dump_derived(progress.derived),
-        "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
-        "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
+        "last-truncate": progress.order.emptied,
+        "last-deletes": _dump_last_deletes(progress.order.last_deletes),
+        "routed-tables": _dump_derived(progress.rest.derived),
+        "rest-records": as_json(dict(progress.rest.records)) if progress.rest.records else "",
+        "balance": as_json(asdict(progress.batch.balance)) if progress.batch.balance is not None else "",
         "ledger": dump_ledger(progress.ledger) if progress.ledger is not None else "",
-        "expectations": as_json(dict(progress.findings)) if progress.findings else "",
-        LOOKUPS: dump_lookups(progress.lookups),
+        "expectations": as_json(dict(progress.totals.findings)) if progress.totals.findings else "",
+        LOOKUPS: dump_lookups(progress.batch.lookups),
         "released-to": progress.released_to,
-        "event-times": dump_offsets(progress.event_times.partitions) if progress.event_times.partitions else "",
-        "event-time": _number_text(progress.event_times.complete_to_ms),
-        "windows-complete-to": _number_text(progress.windows_complete_to_us),
+        "event-times": dump_offsets(progress.order.event_times.partitions)
+        if progress.order.event_times.partitions
+        else "",
+        "event-time": _number_text(progress.order.event_times.complete_to_ms),
+        "windows-complete-to": _number_text(progress.order.windows_complete_to_us),
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -123,35 +130,43 @@ def from_summary(
     if offsets is None:
         return None
     dead_letters = summary.get(key(pipeline, "dead-letters"))
+    balance = summary.get(key(pipeline, "balance"))
     mark, first_ms = summary.get(key(pipeline, "watermark")), summary.get(key(pipeline, COMMITTED_AT))
     return Progress(
         offsets=load_offsets(offsets),
         topic_ids=json.loads(summary.get(key(pipeline, "topic-ids"), "{}")),
         cluster_id=summary.get(key(pipeline, "cluster-id"), ""),
         commit_id=summary.get(key(pipeline, "commit-id"), ""),
-        epoch=int(summary.get(key(pipeline, "epoch"), "0")),
-        run_id=summary.get(key(pipeline, "run-id"), ""),
+        writer=Writer(int(summary.get(key(pipeline, "epoch"), "0")), summary.get(key(pipeline, "run-id"), "")),
         watermark=Watermark(load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), _number_of(mark)),
-        skipped=_SKIPPED.validate_json(summary.get(key(pipeline, "skipped"), "{}")),
-        schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
-        bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
-        ignored_records=json.loads(summary.get(key(pipeline, "ignored-records"), "{}")),
-        dead_letters=None if dead_letters is None else _DEAD_LETTERS.validate_json(dead_letters),
-        places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
-        emptied=summary.get(key(pipeline, "last-truncate"), ""),
-        last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
-        derived=_load_derived(summary.get(key(pipeline, "routed-tables"), "[]")),
-        rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
-        balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
-        ledger=load_ledger(summary.get(key(pipeline, "ledger"), "")),
-        findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
-        lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
-        released_to=summary.get(key(pipeline, "released-to"), ""),
-        event_times=Watermark(
-            load_offsets(summary.get(key(pipeline, "event-times"), "{}")),
-            _number_of(summary.get(key(pipeline, "event-time"))),
+        batch=CommittedBatch(
+            skipped=_SKIPPED.validate_json(summary.get(key(pipeline, "skipped"), "{}")),
+            schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
+            lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
+            balance=None if balance is None else _BALANCE.validate_json(balance),
         ),
-        windows_complete_to_us=_number_of(summary.get(key(pipeline, "windows-complete-to"))),
+        dead_letters=None if dead_letters is None else _DEAD_LETTERS.validate_json(dead_letters),
+        totals=Totals(
+            bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
+            ignored_records=json.loads(summary.get(key(pipeline, "ignored-records"), "{}")),
+            findings=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
+        ),
+        order=OrderProgress(
+            places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
+            emptied=summary.get(key(pipeline, "last-truncate"), ""),
+            last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
+            event_times=Watermark(
+                load_offsets(summary.get(key(pipeline, "event-times"), "{}")),
+                _number_of(summary.get(key(pipeline, "event-time"))),
+            ),
+            windows_complete_to_us=_number_of(summary.get(key(pipeline, "windows-complete-to"))),
+        ),
+        rest=RestProgress(
+            derived=_load_derived(summary.get(key(pipeline, "routed-tables"), "[]")),
+            records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
+        ),
+        released_to=summary.get(key(pipeline, "released-to"), ""),
+        ledger=load_ledger(summary.get(key(pipeline, "ledger"), "")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

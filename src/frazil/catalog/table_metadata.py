@@ -29,6 +29,7 @@ _CARRIED = (
     "routed-tables", "rest-records", "released-to", "ledger",
 )  # fmt: skip
 _Place = tuple[str, int | None]
+_RETENTION = {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
 """Table property: the greatest age of branches and tags without one of their own."""
@@ -107,6 +108,37 @@ class StoredDeletes:
 
 
 @dataclass(frozen=True)
+class MetadataSizes:
+    """The sizes of the files that describe a table, in bytes."""
+
+    #: The size of the metadata as JSON.
+    metadata: int
+    #: Each manifest.
+    manifests: tuple[int, ...] = ()
+    #: Each manifest with the current partition spec: Iceberg rewrites no others.
+    rewritable_manifests: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """What the rows of a table look like."""
+
+    #: Every schema that the table had, as Iceberg's JSON, the oldest first.
+    schemas: tuple[Mapping[str, Any], ...] = ()
+    #: Whether the table has a sort order.
+    is_sorted: bool = False
+
+
+@dataclass(frozen=True)
+class OwnBranch:
+    """The branch that the pipeline commits to."""
+
+    name: str = MAIN
+    #: Whether the branch has a retention of its own.
+    has_own_retention: bool = False
+
+
+@dataclass(frozen=True)
 class TableMetadata:
     """The metadata of a table at one moment."""
 
@@ -115,8 +147,8 @@ class TableMetadata:
     #: Its root folder.
     location: str
     format_version: int
-    #: The size of the metadata as JSON.
-    metadata_bytes: int
+    #: The sizes of its metadata file and its manifests.
+    sizes: MetadataSizes
     properties: Mapping[str, str]
     #: The snapshots, by id.
     snapshots: Mapping[int, Snapshot]
@@ -125,25 +157,17 @@ class TableMetadata:
     #: All other branches, and tags.
     refs: Mapping[str, Ref] = field(default_factory=dict)
     #: The branch that the pipeline commits to.
-    branch: str = MAIN
-    #: Whether the branch has a retention of its own.
-    has_own_retention: bool = False
-    #: Whether the table has a sort order.
-    is_sorted: bool = False
+    branch: OwnBranch = OwnBranch()
+    #: Its schemas, and whether it has a sort order.
+    shape: TableShape = TableShape()
     #: The snapshots with statistics files.
     statistics: tuple[int, ...] = ()
     #: The data files.
     files: tuple[StoredData, ...] = ()
     #: The delete files.
     deletes: tuple[StoredDeletes, ...] = ()
-    #: The sizes of the manifests, in bytes.
-    manifests: tuple[int, ...] = ()
-    #: The sizes of the manifests with the current partition spec: Iceberg rewrites no others.
-    rewritable_manifests: tuple[int, ...] = ()
     #: Paths of files that the newest progress of some pipeline names for other tables.
     pending_files: frozenset[str] = frozenset()
-    #: Every schema that the table had, as Iceberg's JSON, the oldest first.
-    schemas: tuple[Mapping[str, Any], ...] = ()
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Yields the snapshots of the branch, the newest first, as far as they exist."""
@@ -175,7 +199,11 @@ def read_table_metadata(
         uuid=metadata["table-uuid"],
         location=metadata["location"],
         format_version=metadata["format-version"],
-        metadata_bytes=len(metadata_text),
+        sizes=MetadataSizes(
+            len(metadata_text),
+            manifests=tuple(size for size, _ in manifests),
+            rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
+        ),
         properties=metadata.get("properties", {}),
         snapshots={s.id: s for s in map(_snapshot, metadata.get("snapshots", ()))},
         head=_head(metadata, branch),
@@ -184,16 +212,15 @@ def read_table_metadata(
             for ref, held in refs.items()
             if ref != branch
         },
-        branch=branch,
-        has_own_retention=bool(own_ref.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
-        is_sorted=_is_sorted(metadata),
+        branch=OwnBranch(branch, bool(own_ref.keys() & _RETENTION)),
+        shape=TableShape(
+            tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
+            _is_sorted(metadata),
+        ),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
         files=tuple(files),
         deletes=tuple(deletes),
-        manifests=tuple(size for size, _ in manifests),
-        rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
         pending_files=frozenset(_pending_files(metadata, _head(metadata, branch))),
-        schemas=tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
     )
 
 

@@ -238,20 +238,24 @@ def _before_fields(target: TableTarget) -> list[str]:
 def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> Reading:
     """Returns the table's reading with paths of opened envelopes."""
     shaping, reading = target.shaping, target.reading
-    read_as = target.layout if shaping is not None else reading
+    declared = target.layout.declared if shaping is not None else reading.declared
     operation_fields = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
     exclude = tuple(("after", name) for name in operation_fields if name)
     before = () if envelope.is_log else tuple(_before_fields(target))
+
+    def in_images(path: Path) -> list[Path]:
+        return [(image, *path) for image in _IMAGES_OF]
+
     return replace(
         reading,
         envelope=replace(envelope, keys=_key_paths(target)),
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
-        units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
-        coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
-        zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
+        declared=declared.moved(in_images),
         aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
-        rejected=tuple(((image, *path), why) for path, why in reading.rejected for image in _IMAGES_OF),
-        hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
+        evolution=reading.evolution.moved(in_images),
+        json=replace(
+            reading.json, hints=tuple((place, kind) for path, kind in reading.json.hints for place in in_images(path))
+        ),
     )
 
 

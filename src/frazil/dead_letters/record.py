@@ -143,14 +143,14 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
     values = records["value"]
     if not FORMATS.get(reading.format).needs_registry:
         return pa.nulls(len(values), pa.string())
-    if reading.is_by_header:
-        named = guids_of(records["headers"], reading.header)
+    if reading.wire.is_by_header:
+        named = guids_of(records["headers"], reading.wire.header)
         texts = [
             None if schema_id.fault is not None else schema_id.guid or str(schema_id.id) for schema_id in named.found
         ]
         return pa.array([texts[code] if code >= 0 else None for code in named.codes.tolist()], pa.string())
-    split = split_headers(values, reading.framing)
-    is_named = (split.fault == 0) & (reading.framing != "none")
+    split = split_headers(values, reading.wire.framing)
+    is_named = (split.fault == 0) & (reading.wire.framing != "none")
     return pa.array(split.ids, mask=~is_named).cast(pa.string())
 
 

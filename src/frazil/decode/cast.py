@@ -198,7 +198,7 @@ def _convert_other(
         if branch is not None and branch in {member.name for member in wanted.fields}:
             return _convert_into_branch(conversion, array, (written, wanted), place, branch)
     if can_promote(wanted, written):
-        if conversion.reading.may_widen:
+        if conversion.reading.evolution.may_widen:
             conversion.request(*top)
         else:
             conversion.refuse_change(place.path, f"{wanted} is not widened to {written}")

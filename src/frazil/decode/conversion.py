@@ -160,7 +160,7 @@ class Conversion:
 
     def unit_at(self, path: Path) -> str | None:
         """Returns the declared unit of the numbers at a path."""
-        return self.reading.unit_at.get(path) if self.reading.units else None
+        return self.reading.unit_at.get(path) if self.reading.declared.units else None
 
     def branch_at(self, path: Path) -> str | None:
         """Returns the name that a union gives to the type of a column's value."""
@@ -283,7 +283,7 @@ def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) 
     missing = np.asarray(column.is_null()) & place.there & ~conversion.refused[place.owner]
     if not missing.any():
         return
-    if conversion.reading.may_widen:
+    if conversion.reading.evolution.may_widen:
         conversion.made_optional.add(path)
     conversion.refuse(column, missing, place.owner, path, MISSING.kind, MISSING.message)
 

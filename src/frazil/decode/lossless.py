@@ -355,7 +355,7 @@ def convert_times(conversion: Conversion, array: pa.Array, wanted: t.IcebergType
 
 
 def _zone_at(conversion: Conversion, place: Place) -> str | None:
-    return conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
+    return conversion.reading.zone_at.get(place.path) if conversion.reading.declared.zones else None
 
 
 def _in_zone(

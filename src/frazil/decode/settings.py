@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapTyp
 from frazil.name_case import fold_case
 from frazil.plugins.envelopes import ENVELOPES, EnvelopeKind
 from frazil.plugins.registration import function_of
+from frazil.schema.declared_values import NOTHING_DECLARED, DeclaredValues
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
 from frazil.types import EXTRA_COLUMNS
@@ -167,12 +168,10 @@ the body.
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How a table's records become rows."""
+class WireFormat:
+    """How records name the schema of their values, and the message in it (see `decode.wire_format`)."""
 
-    #: The format of the values.
-    format: str = "json"
-    #: The wire format that names the schema (see `decode.wire_format`).
+    #: What the first bytes of a value have of it.
     framing: Framing = "confluent"
     #: Whether the record header `header` names the schema instead.
     is_by_header: bool = False
@@ -180,45 +179,73 @@ class Reading:
     header: str = "__value_schema_id"
     #: The full name of the Protobuf message, where records do not name one.
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """How the columns of the table may change for its records."""
+
+    #: Whether a column may get a wider type.
+    may_widen: bool = True
+    #: The number of columns that may be added; a record that adds more is a bad record.
+    columns_left: int = 2**31
+    #: Paths of fields that the table cannot have, with the reason: records that have them are bad records.
+    rejected: tuple[tuple[Path, str], ...] = ()
+
+    def moved(self, places: Callable[[Path], Iterable[Path]]) -> Evolution:
+        """Returns the evolution with the rejected fields at other paths. places: returns the new paths of a field."""
+        return replace(self, rejected=tuple((place, why) for path, why in self.rejected for place in places(path)))
+
+
+NO_EVOLUTION = Evolution(may_widen=False)
+"""The columns keep their types."""
+
+
+@dataclass(frozen=True)
+class JsonTypes:
+    """The types of JSON values that their notation does not give."""
+
+    #: Whether the values are MongoDB's Extended JSON.
+    is_extended: bool = False
+    #: The type of numbers without a column; None: inferred from their values.
+    numbers: IcebergType | None = None
+    #: Inference hints from earlier records (`schema.inference.hints_of`).
+    hints: tuple[tuple[Path, str], ...] = ()
+    #: Whether text without a column that is always a time becomes a time column.
+    infers_times: bool = False
+
+
+EXTENDED_JSON = JsonTypes(is_extended=True)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table's records become rows."""
+
+    #: The format of the values.
+    format: str = "json"
+    #: How records name their schema.
+    wire: WireFormat = WireFormat()
     #: The schemas known so far, by id.
     schemas: tuple[tuple[str, WriterSchema], ...] = ()
     #: The handling of fields that the table lacks: `add`, `drop`, `rescue` or `refuse`.
     unknown_fields: str = "add"
     #: Whether values that do not fit go to the column `_rescued`.
     is_rescuing: bool = False
-    #: Whether a column may get a wider type.
-    may_widen: bool = True
+    #: How the columns may change.
+    evolution: Evolution = Evolution()
     #: The handling of a record that cannot become a row: `dead_letter`, `stop` or `skip`.
     on_bad: str = "stop"
     #: Larger values are not read.
     max_record_bytes: int = 2**31
     #: The fields to take; None: all.
     selection: Selection | None = None
-    #: The units of numbers in time fields, by path. Without one they are milliseconds in JSON, and no times in other
-    #: formats.
-    units: tuple[tuple[Path, str], ...] = ()
+    #: What settings and schemas declare of the values, by path.
+    declared: DeclaredValues = NOTHING_DECLARED
+    #: The types of values in JSON.
+    json: JsonTypes = JsonTypes()
     #: The envelope of the records, where opened envelopes (`cdc.envelope`) are read and not the records themselves.
     envelope: Envelope | None = None
-    #: Paths of fields that the table cannot have, with the reason: records that have them are bad records.
-    rejected: tuple[tuple[Path, str], ...] = ()
-    #: The number of columns that may be added; a record that adds more is a bad record.
-    columns_left: int = 2**31
-    #: Whether JSON is MongoDB's Extended JSON.
-    is_extended: bool = False
-    #: Paths of string columns that accept values of other types (`coerce: true`).
-    coerced: tuple[Path, ...] = ()
-    #: The type of JSON numbers without a column; None: inferred from their values.
-    numbers: IcebergType | None = None
-    #: Inference hints from earlier records (`schema.inference.hints_of`).
-    hints: tuple[tuple[Path, str], ...] = ()
-    #: The zones of local times, by path.
-    zones: tuple[tuple[Path, str], ...] = ()
-    #: The paths of JSON values that are local times by the type that their schema names, whatever they are written as.
-    local_times: frozenset[Path] = frozenset()
-    #: The paths of JSON integers that are unsigned by the type that their schema names, and wrap below 0.
-    unsigned: frozenset[Path] = frozenset()
-    #: Whether JSON text without a column that is always a time becomes a time column.
-    infers_times: bool = False
     #: Other names that a column's field may have in records, by path of the column.
     aliases: Aliases = ()
     #: Whether the values are the keys of records, read as one column of `metadata`.
@@ -226,6 +253,10 @@ class Reading:
     #: Paths of fields that identify rows, where there is no envelope with them: equal numbers in them must be written
     #: alike; the empty path is an entire key.
     keys: tuple[Path, ...] = ()
+
+    def with_hints(self, hints: Iterable[tuple[Path, str]]) -> Reading:
+        """Returns the reading with other inference hints."""
+        return replace(self, json=replace(self.json, hints=tuple(hints)))
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """Returns the schema of an id, None while it is not known."""
@@ -238,26 +269,26 @@ class Reading:
     @cached_property
     def unit_at(self) -> Mapping[Path, str]:
         """The units, by path."""
-        return dict(self.units)
+        return dict(self.declared.units)
 
     def coerces(self, path: Path) -> bool:
         """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(prefix)] == prefix for prefix in self.coerced)
+        return any(path[: len(prefix)] == prefix for prefix in self.declared.coerced)
 
     @cached_property
     def zone_at(self) -> Mapping[Path, str]:
         """The zones of local times, by path."""
-        return dict(self.zones)
+        return dict(self.declared.zones)
 
     @cached_property
     def rejected_at(self) -> Mapping[Path, str]:
         """The reasons for rejected fields, by path."""
-        return dict(self.rejected)
+        return dict(self.evolution.rejected)
 
     @cached_property
     def hint_at(self) -> Mapping[Path, str]:
         """The inference hints, by path in lower case: names that differ in case alone are one field."""
-        return {tuple(map(fold_case, path)): kind for path, kind in self.hints}
+        return {tuple(map(fold_case, path)): kind for path, kind in self.json.hints}
 
     def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""

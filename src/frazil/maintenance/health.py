@@ -97,9 +97,9 @@ def measure(metadata: TableMetadata, target_bytes: int) -> TableHealth:
         equality_deletes=sum(file.kind == "equality" for file in metadata.deletes),
         deleted_rows=sum(file.record_count for file in metadata.deletes if file.kind != "equality"),
         deleted_share=sum(file.deleted + file.loosely_deleted for file in metadata.files) / max(1, rows),
-        manifests=len(metadata.manifests),
+        manifests=len(metadata.sizes.manifests),
         snapshots=len(metadata.snapshots),
-        metadata_bytes=metadata.metadata_bytes,
+        metadata_bytes=metadata.sizes.metadata,
         last_maintenance_ms=max(maintained, default=None),
     )
 

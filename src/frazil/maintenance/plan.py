@@ -177,9 +177,9 @@ def plan_maintenance(
     waiting = [holds.waits] if holds.waits else []
     if not planning.is_open:
         waiting.append("files are rewritten only within `maintenance.window`")
-    if metadata.has_own_retention:
+    if metadata.branch.has_own_retention:
         waiting.append(
-            f"the branch {metadata.branch} has its own retention, with which Iceberg would expire progress too"
+            f"the branch {metadata.branch.name} has its own retention, with which Iceberg would expire progress too"
         )
     waiting += [
         f"orphan files stay in the folder of the table property {name}, where other tables may have files"
@@ -265,10 +265,10 @@ def plan_deletes(planning: Planning) -> Iterator[Action]:
 
 def plan_manifests(planning: Planning) -> Iterator[Action]:
     """Yields the rewrite of manifests, which Iceberg has for the main branch only."""
-    if planning.metadata.branch != MAIN:
+    if planning.metadata.branch.name != MAIN:
         return
     metadata = planning.metadata
-    manifests = metadata.rewritable_manifests
+    manifests = metadata.sizes.rewritable_manifests
     most = max(FEWEST_MANIFESTS, 2 * sum(manifests) // MANIFEST_BYTES)
     if planning.maintenance.spec.manifests and len(manifests) > most:
         reason = f"{len(manifests):,} manifests of {_size(sum(manifests) / len(manifests))} each"
@@ -340,7 +340,7 @@ def _group_bytes(metadata: TableMetadata, maintenance: MaintenanceTask, small: M
     it is one file: more files might become as many as they were, and would be rewritten for ever.
     """
     largest = max((size for sizes in small.values() for size in sizes), default=0)
-    is_ordered = metadata.is_sorted or maintenance.spec.sort or maintenance.spec.zorder
+    is_ordered = metadata.shape.is_sorted or maintenance.spec.sort or maintenance.spec.zorder
     one_by_one = is_ordered or largest > maintenance.target_bytes * _VERY_SMALL_SHARE
     return maintenance.target_bytes * (1 if one_by_one else maintenance.spec.cores)
 
@@ -391,7 +391,7 @@ def plan_carrying(planning: Planning) -> Iterator[Action]:
 def plan_expiry(planning: Planning) -> Iterator[Action]:
     """Yields the expiry of snapshots, unless something waits."""
     metadata, now_ms, mode = planning.metadata, planning.now_ms, planning.mode
-    if planning.holds.waits or metadata.has_own_retention:
+    if planning.holds.waits or metadata.branch.has_own_retention:
         return
     retention = _retention(metadata, planning.maintenance.spec)
     ids = expirable(metadata, retention, planning.holds.keep_back_to, now_ms)
@@ -402,7 +402,7 @@ def plan_expiry(planning: Planning) -> Iterator[Action]:
     ):
         count = len(metadata.snapshots)
         reason = f"{len(ids):,} of {count:,} snapshots are older or more than `maintenance.snapshots` keeps"
-        saved = metadata.metadata_bytes * len(ids) / count
+        saved = metadata.sizes.metadata * len(ids) / count
         gain = f"about {_size(saved)} of metadata less at each commit, and the files that only they reference"
         yield Action("expire", metadata.name, reason, gain, snapshots=ids)
 

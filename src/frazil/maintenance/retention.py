@@ -105,7 +105,7 @@ def _counted(metadata: TableMetadata, oldest_ms: int) -> list[int]:
 
 def kept_count(metadata: TableMetadata, wanted: int) -> int:
     """Returns how many snapshots are kept where `wanted` are asked for: fewer where their metadata would be too large."""
-    each_bytes = metadata.metadata_bytes / max(1, len(metadata.snapshots))
+    each_bytes = metadata.sizes.metadata / max(1, len(metadata.snapshots))
     return max(min(FEWEST, wanted), min(wanted, int(METADATA_BUDGET_BYTES / max(1.0, each_bytes))))
 
 

@@ -195,16 +195,16 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
     `on_bad_record: stop` is left to `plan`.
     """
     for table in planned:
-        is_known = table.name in stopped or table.query_problem is not None
-        is_well = table.action != "stop" or is_known or (table.bad and not table.is_too_bad)
+        is_known = table.name in stopped or table.query.problem is not None
+        is_well = table.action != "stop" or is_known or (table.bad and not table.sample.is_too_bad)
         name, tried = f"records of {table.name}", f"decoded {plural(table.sampled, 'unread record')} as a run would"
         problem = table.problem
         if problem is not None and not is_well:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
-        elif table.ignored_kinds and table.action == "wait":
-            yield Finding(name, True, tried, f"{without_rows(table.ignored_kinds)}; {WITHOUT_ROWS_REMEDY}")
-        elif table.warnings_of_records and table.name not in stopped:
-            yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.warnings_of_records))
+        elif table.sample.ignored_kinds and table.action == "wait":
+            yield Finding(name, True, tried, f"{without_rows(table.sample.ignored_kinds)}; {WITHOUT_ROWS_REMEDY}")
+        elif table.sample.warnings and table.name not in stopped:
+            yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.sample.warnings))
 
 
 def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
@@ -214,12 +214,12 @@ def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
     for table in planned:
         name = f"query of {table.name}"
         tried = f"analysed it for the fields of {plural(table.sampled, 'unread record')} and of the table"
-        problem = table.query_problem
+        problem = table.query.problem
         if problem is not None and table.name not in stopped:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
-        elif table.query_columns:
+        elif table.query.columns:
             warnings = "".join(f"; warning: {words}" for words in table.warnings)
-            yield Finding(name, True, tried, made_by_query(table.query_columns) + warnings)
+            yield Finding(name, True, tried, made_by_query(table.query.columns) + warnings)
 
 
 def made_by_query(columns: Iterable[tuple[str, str]]) -> str:

@@ -95,11 +95,30 @@ class FirstOffset:
     source: str
 
 
-INNER = (
-    "problem", "layout", "is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds",
-    "notes",
-)  # fmt: skip
+INNER = ("problem", "layout", "is_idle", "notes", "sample", "query")
 """Fields of a planned table that are not keys of its JSON."""
+
+
+@dataclass
+class SampleFindings:
+    """What the records of the sample show, for `frazil check`."""
+
+    #: Whether so many of them are bad that a run would stop whatever `on_bad_record` is.
+    is_too_bad: bool = False
+    #: The warnings that only records show.
+    warnings: tuple[str, ...] = ()
+    #: The kinds of the records, where all of them change no row.
+    ignored_kinds: tuple[str, ...] = ()
+
+
+@dataclass
+class PlannedQuery:
+    """What the table's query makes of the records of the sample."""
+
+    #: The columns, with their types; empty while no field of the records is known.
+    columns: tuple[tuple[str, str], ...] = ()
+    #: Why it cannot make the table's rows.
+    problem: Problem | None = None
 
 
 @dataclass
@@ -132,8 +151,6 @@ class PlannedTable:
     #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
     #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
-    #: The warnings that only records show.
-    warnings_of_records: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.
     in_spark: str = ""
@@ -145,16 +162,12 @@ class PlannedTable:
     publishing: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
-    #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
-    is_too_bad: bool = False
     #: What stages do to the fields of the records before the query.
     notes: tuple[StageNote, ...] = ()
-    #: The columns that the table's query makes, with their types; empty while no field of the records is known.
-    query_columns: tuple[tuple[str, str], ...] = ()
-    #: Why the query cannot make the table's rows.
-    query_problem: Problem | None = None
-    #: The kinds of the records of the sample, where all of them change no row.
-    ignored_kinds: tuple[str, ...] = ()
+    #: What the records of the sample show.
+    sample: SampleFindings = field(default_factory=SampleFindings)
+    #: What the query makes of them.
+    query: PlannedQuery = field(default_factory=PlannedQuery)
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
@@ -292,7 +305,7 @@ def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], c
         return "stop"
     if table.state is None and not plan.columns:
         return "wait"
-    if plan.is_too_bad:
+    if plan.sample.is_too_bad:
         return "stop"
     if table.state is None:
         return "create"
@@ -328,11 +341,11 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     first = decode_sample(table, records, before, sample_reader.schemas)
     proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
-    plan.ignored_kinds = kinds_without_rows(table, records)
-    plan.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.bad_records.dead_letters.stop_above
+    plan.sample.ignored_kinds = kinds_without_rows(table, records)
+    plan.sample.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.bad_records.dead_letters.stop_above
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
-        plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
+        plan.problem = _mismatch(decoded, records, spec, plan.sample.is_too_bad)
     columns = [PlannedColumn(name, format_type(column.type), _source_of(spec, column)) for name, column in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
         if change.path not in wanted or change.path in existing:
@@ -353,7 +366,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
-    plan.warnings_of_records = (
+    plan.sample.warnings = (
         *absent_columns(spec, schema, fitting),
         *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
@@ -362,7 +375,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *updates_without_document(table),
         *keys_beside(table, records, schema, sample_reader.schemas),
     )
-    plan.warnings = (*warnings_of(table, schema), *plan.warnings_of_records)
+    plan.warnings = (*warnings_of(table, schema), *plan.sample.warnings)
 
 
 def _add_query_columns(
@@ -374,13 +387,13 @@ def _add_query_columns(
     checking = sample_reader.queries.checking(table)
     schema, decoded = _read(view, before, records, sample_reader.schemas, checking)
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
-    plan.ignored_kinds = kinds_without_rows(table, records)
-    plan.warnings_of_records = tuple(updates_without_document(table))
+    plan.sample.ignored_kinds = kinds_without_rows(table, records)
+    plan.sample.warnings = tuple(updates_without_document(table))
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, table.spec, is_too_bad=False)
     if not schema.fields:
-        plan.query_problem = _problem_of_any(table, sample_reader.queries)
+        plan.query.problem = _problem_of_any(table, sample_reader.queries)
         return
     try:
         first_schema = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
@@ -388,12 +401,12 @@ def _add_query_columns(
         plan.notes = query.notes if query is not None else ()
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else first_schema
     except UnavailableError as error:
-        plan.problem = plan.query_problem = problem_of(error)
+        plan.problem = plan.query.problem = problem_of(error)
         return
     except SpecError as error:
-        plan.query_problem = problem_of(error)
+        plan.query.problem = problem_of(error)
         raise TableStopped(*describe_error(error)) from None
-    plan.query_columns = (
+    plan.query.columns = (
         tuple((name, format_type(kind)) for name, kind in query_columns(query).items()) if query else ()
     )
     fitting = plan.sampled - plan.bad
@@ -402,7 +415,7 @@ def _add_query_columns(
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
         *filter(None, [moments_as_partitions(table.spec, after)]),
-        *plan.warnings_of_records,
+        *plan.sample.warnings,
     )
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""
@@ -512,9 +525,9 @@ def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int]
         for partition, offset in sorted(position[topic].items())
     )
     plan.is_idle = plan.action == "none"
-    if plan.action == "wait" and plan.problem is None and plan.ignored_kinds:
+    if plan.action == "wait" and plan.problem is None and plan.sample.ignored_kinds:
         plan.is_idle = True
-        plan.problem = Problem(without_rows(plan.ignored_kinds), WITHOUT_ROWS_REMEDY, table.name)
+        plan.problem = Problem(without_rows(plan.sample.ignored_kinds), WITHOUT_ROWS_REMEDY, table.name)
     elif plan.action == "wait" and plan.problem is None:
         plan.is_idle = not plan.unread
         remedy = "produce records with fields, or declare `columns`"

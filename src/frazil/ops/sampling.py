@@ -50,7 +50,8 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
     for _ in range(_ROUNDS):
         target = target_of(table, schema)
         pieces = [
-            read for _, _, read in read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
+            read
+            for _, _, read in read_bounded(batch, partial(_read, target, topic), target.reading.evolution.columns_left)
         ]
         decoded = _together([piece for piece, _ in pieces])
         table.bad_records.ignored_records = Counter(add_counts(*(ignored for _, ignored in pieces)))

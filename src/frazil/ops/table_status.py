@@ -295,11 +295,11 @@ def progress_of(table: Table) -> TableProgress:
         watermark_ms=progress.watermark.complete_to_ms,
         last_commit_ms=progress.committed_at_ms,
         dead_letters=table.catalog.dead_letter_count,
-        bad_skipped=progress.bad_skipped,
-        ignored_records=dict(progress.ignored_records),
-        expectations=dict(progress.findings),
+        bad_skipped=progress.totals.bad_skipped,
+        ignored_records=dict(progress.totals.ignored_records),
+        expectations=dict(progress.totals.findings),
         windows_complete_to_ms=None
-        if progress.windows_complete_to_us is None
-        else progress.windows_complete_to_us // 1000,
-        rest_records=dict(progress.rest_records),
+        if progress.order.windows_complete_to_us is None
+        else progress.order.windows_complete_to_us // 1000,
+        rest_records=dict(progress.rest.records),
     )

@@ -1,15 +1,14 @@
-"""Stages of installed packages: what tasks do with the rows of a table, each by a key of its own in the pipeline file."""
+"""Stages of tables by name, Frazil's own and those of installed packages: what they do to rows, and their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
 from frazil.plugins.registration import Registered, function_of
 
@@ -53,64 +52,34 @@ class StageCheck:
 
 @dataclass(frozen=True)
 class StageKind:
-    """One kind of stage."""
+    """One kind of stage. A class that takes long to import may be named, `module:name`."""
 
-    #: What the key of a table holds: a model whose fields are the keys inside it.
-    settings: type[BaseModel]
-    #: `run(settings, columns)` returns what becomes of some rows, in a task. columns: by name, in Arrow, without metadata of
-    #: the records. The answer must not depend on which rows are given together.
-    run: Callable[[Any, Mapping[str, pa.Array]], StageResult]
-    #: `plan(settings)` returns what the stage does in one line, for `frazil plan`.
-    plan: Callable[[Any], str]
-    #: `refuse(settings, target, columns)` returns the `Refusal`s of rows for what it finds outside of the records, such as
-    #: in the store of the `write.target.TableTarget`. columns: as of `run`. The function, or `module:name` of it.
-    refuse: Callable[..., Sequence[Refusal]] | str | None = None
-    #: `reshape(settings, types)` returns, by name, the columns that are new or other ones behind the table's query, each as
-    #: an expression (`process.program`) of the columns, whose Arrow types these are. The function, or `module:name` of it.
-    reshape: Callable[..., Any] | str | None = None
-    #: `open(settings, target)` returns what a task writes beside the files of a table, a `stages.stage.RowWriter`; None for
-    #: nothing. The function, or `module:name` of it.
-    open: Callable[..., Any] | str | None = None
-    #: `move(settings, folder)` returns the settings of a copy of the table, whose tasks write beside its files in this
-    #: folder: of cases, which are played. The function, or `module:name` of it.
-    move: Callable[..., Any] | str | None = None
-    #: `check(settings, location)` yields a `StageCheck` for each thing that `frazil check` finds. location: the table's
-    #: folder, None where the table does not exist. The function, or `module:name` of it.
-    check: Callable[..., Iterable[StageCheck]] | str | None = None
-    #: The maintenance actions that a table with the stage has, by their names among `plugins.maintenance_actions`.
-    actions: tuple[str, ...] = ()
-
-    def call(self, member: str, nothing: Any, *arguments: Any) -> Any:
-        """Returns what one of the optional functions returns; `nothing` where the kind has none."""
-        target = getattr(self, member)
-        return nothing if target is None else function_of(target)(*arguments)
-
-
-@dataclass(frozen=True)
-class TableStageKind:
-    """A kind of stage whose keys the core reads, and which may do all that a `stages.stage.TableStage` does."""
-
-    #: `make(settings)` returns the stage of a table with these `stages.settings.StageSettings`, as `module:name`; None
-    #: where none of its rows passes it.
-    make: str
-    #: The class of a `stages.watch.StageWatch`, as `module:name`; None where the driver remembers nothing for it.
-    watch: str | None = None
-    #: The functions that its programs call, as `process.kernels.values.Kernel`s by name, as `module:name`.
+    #: The keys of a table for it: a subclass of `stages.settings.StageSettings`.
+    settings: type[Any] | str
+    #: What a table with these settings is asked: a subclass of `stages.stage.TableStage`, such as a `RowStage`.
+    stage: type[Any] | str
+    #: What the driver remembers of a table's batches: a subclass of `stages.watch.StageWatch`; None for nothing.
+    watch: type[Any] | str | None = None
+    #: What the documents of plan and lineage have: a subclass of `stages.notes.StageNote`; None for nothing.
+    note: type[Any] | str | None = None
+    #: The functions that the stage's programs call, as `process.kernels.values.Kernel`s by name, as `module:name`; None for
+    #: none.
     kernels: str | None = None
 
-    @property
-    def maker(self) -> Callable[..., Any]:
-        """The function that makes the stage of a table."""
-        return function_of(self.make)
+    def __post_init__(self) -> None:
+        """Raises: TypeError for settings that are another model."""
+        if isinstance(self.settings, type) and not hasattr(self.settings, "of_records"):
+            raise TypeError(f"{self.settings.__name__} is not a subclass of StageSettings")
 
-    @property
-    def watcher(self) -> Callable[..., Any]:
-        """The class of what the driver remembers of a table."""
-        assert self.watch is not None
-        return function_of(self.watch)
+    def load(self, member: str) -> Any:
+        """Returns one of the classes, imported now where it is named; None for none."""
+        target = getattr(self, member)
+        return None if target is None else function_of(target)
 
 
 STAGES: Registered[StageKind] = Registered("frazil.stages", "stage", StageKind, {})
-"""Stages of packages; the name of the entry point is the key of a table."""
-TABLE_STAGES: Registered[TableStageKind] = Registered("frazil.table_stages", "stage", TableStageKind, {})
-"""Stages of packages whose keys are in the core's models of the pipeline file, by their `StageSettings.stage`."""
+"""The kinds of stages whose settings are a key of a table of their own: the name of the entry point."""
+TABLE_STAGES: Registered[StageKind] = Registered("frazil.table_stages", "stage", StageKind, {})
+"""The kinds of stages whose keys are a group of the core's models, a field of `spec.models.TableSpec`: they see rows behind
+the others.
+"""

@@ -68,8 +68,8 @@ class Position:
     @property
     def findings(self) -> Mapping[str, int]:
         """By the names of what stages find, how many records since what is published."""
-        before = self.published.findings
-        counts = {name: number - before.get(name, 0) for name, number in self.candidate.findings.items()}
+        before = self.published.totals.findings
+        counts = {name: number - before.get(name, 0) for name, number in self.candidate.totals.findings.items()}
         return {name: number for name, number in counts.items() if number > 0}
 
 
@@ -77,7 +77,7 @@ def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None)
     """Returns the snapshots of the table's branch and of main. at: the snapshot of the branch that would be published; None:
     the newest one.
     """
-    if metadata.branch == MAIN:
+    if metadata.branch.name == MAIN:
         published_id, candidate_id = metadata.head, None
     else:
         main = metadata.refs.get(MAIN)
@@ -94,7 +94,9 @@ def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None)
         any(snapshot.id == published_id for snapshot in metadata.line(moved_id))
         or _is_copy(metadata, published_id, prefix)
     )
-    return Position(metadata.branch, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks)
+    return Position(
+        metadata.branch.name, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks
+    )
 
 
 def is_published(state: TableState) -> bool:

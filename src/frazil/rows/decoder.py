@@ -47,7 +47,9 @@ def has_value(reading: Reading, values: pa.Array) -> Bools:
     """
     are_present: Bools = np.asarray(values.is_valid())
     if reading.format in ("json", "json_schema"):
-        are_present &= ~are_null(split_headers(values, "none" if reading.format == "json" else reading.framing).bodies)
+        are_present &= ~are_null(
+            split_headers(values, "none" if reading.format == "json" else reading.wire.framing).bodies
+        )
     return are_present & ~are_null_messages(values) if reading.format == "json" else are_present
 
 
@@ -64,7 +66,7 @@ def decode_values(
 def _decode_values(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
-    if _growth(reading, fields, decoded.requested_fields) > reading.columns_left:
+    if _growth(reading, fields, decoded.requested_fields) > reading.evolution.columns_left:
         wide: list[Mismatch] = []
         with suppress(_TooManyWideRecords):  # Otherwise all of the records count, and the table stops.
             wide = _find_wide_records(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
@@ -142,12 +144,12 @@ def _find_wide_records(
         raise _TooManyWideRecords
     some = {name: column.take(pa.array(rows)) for name, column in records.items()}
     brought = _growth(reading, fields, _decode(reading, fields, some, 0).requested_fields)
-    if brought <= reading.columns_left:
+    if brought <= reading.evolution.columns_left:
         return []
     if rows.size > 1:
         halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
         return [mismatch for half in halves for mismatch in _find_wide_records(reading, fields, records, half, tries)]
-    left = reading.columns_left
+    left = reading.evolution.columns_left
     reason = f"the record brings {plural(brought, 'new column')}, and `limits: columns` lets the table get {left} more"
     return [Mismatch(int(rows[0]), "", ErrorClass.TOO_MANY_FIELDS, reason)]
 
@@ -243,7 +245,7 @@ def _with_changes(target: TableTarget, decoded: Decoded) -> TableTarget:
 
     Raises: NameConflict.
     """
-    made_optional, may_widen = decoded.made_optional - target.fixed, target.reading.may_widen
+    made_optional, may_widen = decoded.made_optional - target.fixed, target.reading.evolution.may_widen
     if target.shaping is None:
         schema = extend_schema(target.schema, decoded.requested_fields, made_optional, may_widen)
     else:

@@ -12,6 +12,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.decode.columns import Mismatch, first_mismatches
+from frazil.decode.settings import NO_EVOLUTION
 from frazil.process.evaluate import evaluate
 from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
 from frazil.rows.decoder import has_value
@@ -100,5 +101,5 @@ def _mismatches(target: TableTarget, source: TableTarget, read: ReadRecords, row
 def _only(source: TableTarget, names: frozenset[str]) -> TableTarget:
     """Returns the table with these columns of the records alone."""
     schema = Schema(*(field for field in source.schema.fields if field.name in names))
-    reading = replace(source.reading, unknown_fields="drop", rejected=(), may_widen=False, on_bad="skip", keys=())
+    reading = replace(source.reading, unknown_fields="drop", evolution=NO_EVOLUTION, on_bad="skip", keys=())
     return replace(source, reading=reading).with_schema(schema)

@@ -47,9 +47,7 @@ def decode_rows(
     reading = replace(
         target.reading,
         selection=shaping.selection,
-        units=layout.units,
-        coerced=layout.coerced,
-        zones=layout.zones,
+        declared=layout.declared,
         keys=_key_paths(target),
     )
     if layout.unbound:

@@ -20,7 +20,7 @@ from frazil.cdc.envelope import unsent_names
 from frazil.decode.cast import convert_struct
 from frazil.decode.columns import Mismatch
 from frazil.decode.conversion import Conversion, Place
-from frazil.decode.settings import OWN_TYPES, Reading
+from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
 from frazil.process.program import Filter, Lookup, Origins, Program, Stage, Windows, origins_of
@@ -33,7 +33,7 @@ from frazil.types import EVENT_TIME, FIRST_PLACEHOLDER_ID
 from frazil.upsert.records.read_changes import without_ordered
 from frazil.write.target import METADATA_TYPES, TableTarget
 
-_BY_NAME = Reading(unknown_fields="drop", may_widen=False)
+_BY_NAME = Reading(unknown_fields="drop", evolution=NO_EVOLUTION)
 _NOT_SENT = "the change does not have the value of {}, which {} is made from"
 _NO_KEY = "the query makes no value of the key column"
 _NO_ORDER = "the query makes no value of the column {}, which orders the changes"

@@ -39,9 +39,9 @@ def decode_keys(reading: Reading, name: str, kind: IcebergType | None, records: 
     Paths of mismatches begin with `name`, those of requested fields with KEY_ROOT; ids of missing schemas with
     KEY_SCHEMA.
     """
-    headers = records["headers"] if reading.is_by_header else None
-    rejected = tuple(((name, *path[1:]), why) for path, why in reading.rejected)
-    reading = replace(reading, is_key_column=True, rejected=rejected)
+    headers = records["headers"] if reading.wire.is_by_header else None
+    evolution = reading.evolution.moved(lambda path: [(name, *path[1:])])
+    reading = replace(reading, is_key_column=True, evolution=evolution)
     decoded = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         decoded,
@@ -141,14 +141,15 @@ def _read_with_schemas(
         fields = kind.fields
     elif kind is not None:
         fields = (NestedField(0, "value", kind, required=False),)
-    around = () if is_record else ("value",)
+
+    def in_value(path: Path) -> list[Path]:
+        return [path[1:] if is_record else ("value", *path[1:])]
+
     inside = replace(
         reading,
         schemas=schemas,
-        rejected=tuple(((*around, *path[1:]), why) for path, why in reading.rejected),
-        units=tuple(((*around, *path[1:]), unit) for path, unit in reading.units),
-        zones=tuple(((*around, *path[1:]), zone) for path, zone in reading.zones),
-        coerced=tuple((*around, *path[1:]) for path in reading.coerced),
+        evolution=reading.evolution.moved(in_value),
+        declared=reading.declared.moved(in_value),
     )
     decoded = decode_with_schemas(inside, fields, records, limit)
     columns = decoded.columns

@@ -77,12 +77,12 @@ def decode_with_schemas(reading: Reading, fields: tuple[NestedField, ...], recor
     Schemas that `reading` does not have are returned as missing, and their records are null until they are available.
     """
     values = records["value"]
-    split = split_headers(values, reading.framing)
+    split = split_headers(values, reading.wire.framing)
     batch = _Batch(reading, fields, limit, split.bodies)
     for code in np.unique(split.fault[split.fault != 0]).tolist():
         batch.refuse(np.flatnonzero(split.fault == code).astype(np.int32), split.faults[code - 1])
     ids = split.ids
-    if reading.framing == "none":
+    if reading.wire.framing == "none":
         good = np.flatnonzero(split.fault == 0).astype(np.int32)
         if good.size:
             _read_by_header(batch, good, records)
@@ -96,14 +96,14 @@ def decode_with_schemas(reading: Reading, fields: tuple[NestedField, ...], recor
 
 def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) -> None:
     """Reads records whose schema is named in a header, or is the subject's latest."""
-    if not batch.reading.is_by_header:
+    if not batch.reading.wire.is_by_header:
         _read_group(batch, LATEST, rows)
         return
-    named = guids_of(records["headers"], batch.reading.header)
+    named = guids_of(records["headers"], batch.reading.wire.header)
     codes = named.codes[rows]
     without = rows[codes < 0]
     if without.size:
-        batch.refuse(without, Fault(ErrorClass.NO_SCHEMA_ID, f"the record has no header {batch.reading.header}"))
+        batch.refuse(without, Fault(ErrorClass.NO_SCHEMA_ID, f"the record has no header {batch.reading.wire.header}"))
     for code, header in enumerate(named.found):
         mine = rows[codes == code]
         if not mine.size:
@@ -151,8 +151,8 @@ def _read_messages(
     batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
 ) -> None:
     """Reads Protobuf records: a schema may define many messages, and each record names its own."""
-    schemas, declared = message_schemas(), batch.reading.message
-    if batch.reading.framing == "none":  # A header that names the schema names the message too.
+    schemas, declared = message_schemas(), batch.reading.wire.message
+    if batch.reading.wire.framing == "none":  # A header that names the schema names the message too.
         named = schemas.split_indexes(_bodies_of(path)).paths if path else []
         message = declared or (named or [FIRST])[0]
         _read_columns(batch, schema_id, rows, bodies, partial(schemas.reader, schema.descriptors, message))
@@ -323,8 +323,7 @@ def row_struct(
     reading = replace(
         reading,
         envelope=envelope,
-        units=tuple(((image, *path), unit) for path, unit in reading.units for image in IMAGES_OF),
-        zones=tuple(((image, *path), zone) for path, zone in reading.zones for image in IMAGES_OF),
+        declared=reading.declared.moved(lambda path: [(image, *path) for image in IMAGES_OF]),
     )
     images, _ = open_columns(reading, struct, nothing, logical_types, opened, renames)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)

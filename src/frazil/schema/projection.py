@@ -17,6 +17,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.name_case import Spellings, change_case, fold_case, fold_path
 from frazil.name_length import explain_long_name, is_long
+from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -132,12 +133,8 @@ class Layout:
     unbound: Mapping[str, IcebergType]
     #: The names of the columns.
     names: ColumnNames
-    #: Paths of time fields with the unit of numbers in them.
-    units: tuple[tuple[Path, str], ...] = ()
-    #: Paths of fields whose string columns accept values of other types.
-    coerced: tuple[Path, ...] = ()
-    #: Paths of time fields with the zone of local times.
-    zones: tuple[tuple[Path, str], ...] = ()
+    #: What the pipeline file declares of the values of these fields.
+    declared: DeclaredValues
 
     @cached_property
     def moved(self) -> frozenset[Path]:
@@ -232,7 +229,7 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
     coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
     zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
-    return Layout(struct.fields, paths, unbound, ColumnNames.of(bound), units, coerced, zones)
+    return Layout(struct.fields, paths, unbound, ColumnNames.of(bound), DeclaredValues(units, coerced, zones))
 
 
 @dataclass

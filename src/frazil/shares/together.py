@@ -65,7 +65,7 @@ class Together:
         if self._read is None or not self._is_worth_it or not records.num_rows:
             return None
         read = partial(self._read, self._target, topic)
-        (_, columns, changes), *others = read_bounded(records, read, self._target.reading.columns_left)
+        (_, columns, changes), *others = read_bounded(records, read, self._target.reading.evolution.columns_left)
         self._is_worth_it = not (others or _requests_any(changes))
         if not self._is_worth_it:
             return None

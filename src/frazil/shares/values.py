@@ -14,10 +14,11 @@ from pyiceberg.types import NestedField, StringType, StructType
 from frazil.decode.limits import read_bounded
 from frazil.decode.plain import read_text
 from frazil.decode.regroup import member_at
-from frazil.decode.settings import Reading
+from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.decode.wire_format import last_header
 from frazil.rows.decoder import decode_values
 from frazil.schema.arrow import Ints, Records
+from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.selection import Path, Selection
 from frazil.shares.naming import ValueSource
 from frazil.write.target import TableTarget
@@ -54,17 +55,13 @@ def _reading(sources: Sequence[ValueSource], targets: Iterable[TableTarget]) -> 
         schemas=tuple(sorted({schema for reading in readings for schema in reading.schemas})),
         unknown_fields="drop",
         is_rescuing=False,
-        may_widen=False,
+        evolution=NO_EVOLUTION,
         on_bad="skip",
         # Of JSON one pass reads the fields of objects too where all are taken.
         selection=None if readings[0].format == "json" else Selection(include=paths),
-        coerced=paths,
-        units=(),
-        zones=(),
+        declared=DeclaredValues(coerced=paths),
         aliases=(),
         keys=(),
-        rejected=(),
-        columns_left=2**31,
     )
 
 

@@ -7,15 +7,14 @@ nor serialised.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipValidation
+from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
-from frazil.plugins.stages import STAGES
 from frazil.secrets import redact
 from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
@@ -135,7 +134,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     """Table maintenance."""
     #: The stages of installed packages, each by its key with its settings, in the order of the file.
     stages: Annotated[
-        tuple[tuple[str, SerializeAsAny[BaseModel]], ...], BeforeValidator(read_stages), not_a_key("stages")
+        tuple[tuple[str, SerializeAsAny[StageSettings]], ...], BeforeValidator(read_stages), not_a_key("stages")
     ] = ()
     #: Where the file declares it; 0 if it does not.
     line: Annotated[int, not_a_key("line")] = 0
@@ -152,8 +151,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         """
         query = self.query
         steps = query.where or query.select or query.has_steps or query.lookup
-        reshapes = any(STAGES.get(name).reshape is not None for name, _ in self.stages)
-        return bool(steps or reshapes or any(stage.makes_rows for stage in self.stage_settings.values()))
+        return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property
     def stops_at_mismatch(self) -> bool:
@@ -162,19 +160,23 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     @property
     def stage_settings(self) -> dict[str, StageSettings]:
-        """The settings of stages, by their fields."""
-        return {name: getattr(self, name) for name in STAGE_SETTINGS}
+        """The settings of stages, by the names of their kinds, in the order in which the stages see rows."""
+        return {**dict(self.stages), **{name: getattr(self, field) for name, field in STAGE_FIELDS.items()}}
+
+    def with_stages(self, change: Callable[[StageSettings], StageSettings]) -> Self:
+        """Returns the table with other settings of its stages."""
+        fields = {field: change(getattr(self, field)) for field in STAGE_FIELDS.values()}
+        stages = tuple((name, change(settings)) for name, settings in self.stages)
+        return self.model_copy(update={**fields, "stages": stages})
 
     def without_query(self) -> Self:
         """Returns the settings without those that make other rows of records, except for stages that all records pass."""
         query = table_keys.QuerySpec(udf=self.query.udf, on_error=self.query.on_error)
-        stages = {name: stage.of_rest() for name, stage in self.stage_settings.items()}
-        return self.model_copy(update={"query": query, **stages})
+        return self.model_copy(update={"query": query}).with_stages(lambda stage: stage.of_rest())
 
     def of_records(self) -> Self:
         """Returns the settings of the table that the records alone would make."""
-        stages = {name: stage.of_records() for name, stage in self.stage_settings.items()}
-        return self.without_query().model_copy(update={**stages, "stages": ()})
+        return self.without_query().model_copy(update={"stages": ()}).with_stages(lambda stage: stage.of_records())
 
 
 class DivisionSpec(Declared):
@@ -437,12 +439,12 @@ class PipelineSpec(
         return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
 
 
+STAGE_FIELDS: Mapping[str, str] = {"protect": "protection", "expect": "expectations"}
+"""By kinds of stages whose keys are in a group of a table, that field."""
 STAGE_SETTINGS: Mapping[str, type[StageSettings]] = {
-    name: field.annotation
-    for name, field in TableSpec.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, StageSettings)
+    name: cast("type[StageSettings]", TableSpec.model_fields[field].annotation) for name, field in STAGE_FIELDS.items()
 }
-"""By field of a table, the model of the settings of a stage."""
+"""By the same, the model of the group."""
 OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")

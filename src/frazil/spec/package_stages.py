@@ -41,7 +41,7 @@ def read_stages(stages: Any) -> Any:
     read, mistakes = [], list[Mistake]()
     for name, node in stages.items():
         try:
-            model = STAGES.get(name).settings
+            model = STAGES.get(name).load("settings")
             read.append((name, model.model_validate(_plain(node) or {})))
         except SpecError as error:
             mistakes.append(Mistake(name, error.message, error.remedy))

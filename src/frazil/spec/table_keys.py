@@ -93,7 +93,6 @@ class ShapeSpec(Declared):
         return {
             "unknown_fields": frozen if is_frozen else self.unknown_fields,
             "is_rescuing": self.rescue,
-            "may_widen": self.schema_evolution == "evolve",
         }
 
     @property

@@ -21,6 +21,7 @@ from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ALL_TABLES,
     OF_ONE_TABLE,
+    STAGE_FIELDS,
     STAGE_SETTINGS,
     PipelineSpec,
     Shared,
@@ -259,9 +260,9 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
 
 
 def _check_stages(table: TableSpec) -> Iterator[Mistake]:
-    for group in table.stage_settings.values():
-        if group.is_used:
-            yield from try_check(group.stage, TABLE_STAGES.get, group.stage)
+    for name, group in table.stage_settings.items():
+        if name in STAGE_FIELDS and group.is_used:
+            yield from try_check(name, TABLE_STAGES.get, name)
         yield from group.check(table)
 
 

@@ -83,7 +83,6 @@ def _check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
 class ExpectSpec(StageSettings):
     """What the rows of a table are expected to meet."""
 
-    stage: ClassVar[str] = "expect"
     sections: ClassVar[Mapping[str, type[Declared]]] = {"expectation": ExpectationSpec}
     rules: ClassVar[Mapping[type[Declared], Rules]] = {ExpectationSpec: Rules(checks=(_check_expectation,))}
 

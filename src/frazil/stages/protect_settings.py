@@ -102,7 +102,6 @@ def _check_rule(rule: ProtectRule) -> Iterator[Mistake]:
 class ProtectSpec(StageSettings):
     """What happens to personal data."""
 
-    stage: ClassVar[str] = "protect"
     sections: ClassVar[Mapping[str, type[Declared]]] = {"protect_rule": ProtectRule}
     rules: ClassVar[Mapping[type[Declared], Rules]] = {ProtectRule: Rules(_complete_rule, (_check_rule,))}
 

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 
 class StageSettings(Declared):
-    """The settings of a stage, of which a table has one group each: it has the defaults where the file has none."""
+    """The settings of a stage: what the key of a package's stage holds, or a group of keys with defaults of Frazil's own."""
 
-    #: The name of the stage in `plugins.stages.TABLE_STAGES`, which is that of the key.
-    stage: ClassVar[str]
     #: The sections inside the keys, by their names in the definitions of the JSON Schema.
     sections: ClassVar[Mapping[str, type[Declared]]] = {}
     #: The rules between the keys of these sections.
@@ -25,8 +23,8 @@ class StageSettings(Declared):
 
     @property
     def is_used(self) -> bool:
-        """Whether the file asks for the stage."""
-        return False
+        """Whether the file asks for the stage: a group of keys is there also where it does not."""
+        return True
 
     @property
     def makes_rows(self) -> bool:
@@ -49,6 +47,12 @@ class StageSettings(Declared):
 
     def of_rest(self) -> Self:
         """Returns the settings of the table of the rest: no query makes the rows of records that no derived table takes."""
+        return self
+
+    def in_folder(self, _folder: str, /) -> Self:
+        """Returns the settings of a copy of the table, whose tasks write what is beside its files in this folder: of cases,
+        which are played.
+        """
         return self
 
     def of_copy(self) -> Self:

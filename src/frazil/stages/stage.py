@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -66,6 +66,11 @@ class RowWriter(Protocol):
 class TableStage:
     """A stage of one table, made from its settings: small, comparable, and sent to tasks as it is."""
 
+    @classmethod
+    def make(cls, _name: str, _settings: Any, /) -> TableStage | None:
+        """Returns the stage of a table with these `StageSettings`; None where they ask for none. _name: of its kind."""
+        return cls()
+
     @property
     def record_key(self) -> RecordKey | None:
         """What encrypts the table's records wherever they are kept whole; None where anybody may read them."""
@@ -85,7 +90,9 @@ class TableStage:
         """Raises SpecError where the query makes what the stage forbids. _fields: the columns of the records."""
 
     def after_query(self, _types: Mapping[str, pa.DataType], /) -> Mapping[str, Expression]:
-        """Returns columns that are other ones behind the table's query, or new, made of its columns. _types: of these."""
+        """Returns columns that are other ones behind the table's query, or new, made of its columns. _types: of these. The
+        settings of such a stage say so (`makes_rows`).
+        """
         return {}
 
     def check_table(self, _location: str | None, /) -> Iterable[StageCheck]:
@@ -131,7 +138,7 @@ class TableStage:
     @property
     def keeps_aside(self) -> bool:
         """Whether rows refer to what is written beside the files, by other names each time that they are written."""
-        return False
+        return type(self).open is not TableStage.open
 
     def open(self, _target: TableTarget, /) -> RowWriter | None:
         """Returns what a task writes beside the files of the table; None where the stage writes nothing."""

@@ -35,8 +35,9 @@ def not_alone(changes: Changes) -> Iterator[tuple[Bools, str]]:
 
 def progress_after(progress: Progress, before: Progress, report: TaskReport) -> Progress:
     """Returns the progress of a batch with what it keeps of its changes. before: the progress before the batch."""
-    emptied = max(before.emptied, emptying_in(report.changes).emptied)
-    return replace(progress, emptied=emptied, last_deletes=still_last(before, report, progress.offsets))
+    emptied = max(before.order.emptied, emptying_in(report.changes).emptied)
+    last_deletes = still_last(before, report, progress.offsets)
+    return replace(progress, order=replace(progress.order, emptied=emptied, last_deletes=last_deletes))
 
 
 def dependence(changes: ChangeReport) -> str:

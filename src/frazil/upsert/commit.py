@@ -265,8 +265,8 @@ def commit_changes(
     _check_format(state)
     if not report.changes.touched:
         return catalog.commit(commit), Resolved(), commit.files
-    batch = _batch_of(target, report, commit.progress.emptied)
-    judge = _by_order(target, commit.progress.emptied)
+    batch = _batch_of(target, report, commit.progress.order.emptied)
+    judge = _by_order(target, commit.progress.order.emptied)
     return commit_attempts(catalog, state, commit, lambda latest: _attempt(catalog, target, latest, batch, judge))
 
 

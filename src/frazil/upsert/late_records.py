@@ -165,7 +165,7 @@ def _is_hidden(earlier: Iterable[tuple[str, int, int, int, int]], stretch: tuple
 
 def noted_times(progress: Progress) -> tuple[tuple[str, tuple[tuple[object, ...], ...]], ...]:
     """Returns what tasks must know of the times that are committed, by name (see KnownRecords)."""
-    times = progress.event_times
+    times = progress.order.event_times
     if not times.partitions:
         return ()
     places = (

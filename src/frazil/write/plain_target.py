@@ -23,9 +23,9 @@ def files_of(state: TableState, target_file_size_bytes: int, max_partitions: int
         properties=tuple(sorted(state.properties.items())),
         io_properties=tuple(sorted(state.io_properties.items())),
         target_file_size_bytes=target_file_size_bytes,
-        spec_id=state.spec_id,
-        partition_spec=state.partition_spec,
-        sort_order=state.sort_order,
-        older_specs=state.older_specs,
+        spec_id=state.layout.spec_id,
+        partition_spec=state.layout.partition_spec,
+        sort_order=state.layout.sort_order,
+        older_specs=state.layout.older_specs,
         max_partitions=max_partitions,
     )

@@ -359,7 +359,7 @@ class TableTarget:
         return (
             has_events
             or (self.share is not None and self.share.needs_headers)
-            or any(reading.is_by_header for reading in readings)
+            or any(reading.wire.is_by_header for reading in readings)
             or bool(self.shaping is not None and self.shaping.headers)
         )
 

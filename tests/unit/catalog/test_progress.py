@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from frazil.catalog.progress import from_summary, to_summary
-from frazil.types import LastDelete, Progress, Watermark
+from frazil.types import CommittedBatch, LastDelete, OrderProgress, Progress, Totals, Watermark, Writer
 
 _PROGRESS = Progress(
     offsets={"a": {0: 5, 10: 7}, "b": {0: 2**62}},
     topic_ids={"a": "id-a", "b": "id-b"},
     cluster_id="cluster",
     commit_id="commit",
-    epoch=3,
-    run_id="run",
+    writer=Writer(3, "run"),
     watermark=Watermark({"a": {0: 1790000000000}}, 1780000000000),
-    skipped={"a": {0: (2, 4)}},
-    ignored_records={"heartbeat": 4, "delete": 1},
-    last_deletes=(LastDelete("a", 0, 4, "k"), LastDelete("b", 0, 7, "l")),
+    batch=CommittedBatch(skipped={"a": {0: (2, 4)}}),
+    totals=Totals(ignored_records={"heartbeat": 4, "delete": 1}),
+    order=OrderProgress(last_deletes=(LastDelete("a", 0, 4, "k"), LastDelete("b", 0, 7, "l"))),
 )
 
 
@@ -50,10 +49,10 @@ def test_a_compaction_and_another_pipeline_have_no_progress_of_ours() -> None:
 
 
 def test_a_table_without_a_watermark_has_none_afterwards() -> None:
-    bare = replace(_PROGRESS, watermark=Watermark(), skipped={})
+    bare = replace(_PROGRESS, watermark=Watermark(), batch=replace(_PROGRESS.batch, skipped={}))
     assert from_summary("p", to_summary("p", bare)) == bare
     assert "frazil.p.watermark" not in to_summary("p", bare)
 
 
 def test_a_later_run_is_the_greater_writer() -> None:
-    assert replace(_PROGRESS, epoch=4, run_id="a").writer > _PROGRESS.writer
+    assert replace(_PROGRESS, writer=Writer(4, "a")).writer > _PROGRESS.writer

@@ -20,7 +20,20 @@ from frazil.catalog.table_metadata import (
     read_table_metadata,
 )
 from frazil.ledger import Ledger
-from frazil.types import Balance, DataFile, DerivedTable, LastDelete, PendingDeadLetters, Progress, Watermark
+from frazil.types import (
+    Balance,
+    CommittedBatch,
+    DataFile,
+    DerivedTable,
+    LastDelete,
+    OrderProgress,
+    PendingDeadLetters,
+    Progress,
+    RestProgress,
+    Totals,
+    Watermark,
+    Writer,
+)
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -67,13 +80,13 @@ def test_snapshots_references_and_promises_are_read() -> None:
     assert [one.id for one in look.ancestors()] == [3, 2, 1]
     assert (look.head, look.refs, look.statistics) == (3, {"tag": Ref(1)}, (2,))
     assert look.pending_files == {"/x/1.parquet"}
-    assert not look.has_own_retention
-    assert look.is_sorted
+    assert not look.branch.has_own_retention
+    assert look.shape.is_sorted
 
 
 def test_a_retention_of_the_main_branch_is_noticed() -> None:
     main = {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 1000}
-    assert read_table_metadata("t.a", metadata(snapshot(1), refs={"main": main})).has_own_retention
+    assert read_table_metadata("t.a", metadata(snapshot(1), refs={"main": main})).branch.has_own_retention
 
 
 def test_what_branches_and_tags_keep_is_their_own_or_the_tables() -> None:
@@ -91,7 +104,7 @@ def test_what_branches_and_tags_keep_is_their_own_or_the_tables() -> None:
 
 def test_an_empty_table_has_no_head() -> None:
     look = read_table_metadata("t.a", metadata(**{"sort-orders": [{"order-id": 0, "fields": []}]}))
-    assert (look.head, look.is_sorted) == (None, False)
+    assert (look.head, look.shape.is_sorted) == (None, False)
 
 
 def test_files_come_with_the_deletes_that_count_for_them() -> None:
@@ -105,7 +118,7 @@ def test_files_come_with_the_deletes_that_count_for_them() -> None:
     look = read_table_metadata("t.a", metadata(snapshot(1)), [found], [(7, 0), (8, 1)])
     assert look.deletes == (StoredDeletes("vector", 3, 2, True), StoredDeletes("equality", 4, 1))
     assert look.files == (StoredData(10, 5, '[1,["x"]]', 2, True), StoredData(10, 5, '[1,["x"]]', 0, True))
-    assert (look.manifests, look.rewritable_manifests) == ((7, 8), (7,))
+    assert (look.sizes.manifests, look.sizes.rewritable_manifests) == ((7, 8), (7,))
 
 
 def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None:
@@ -153,22 +166,26 @@ def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
     assert carried_progress(text) == expected
 
 
+_GROUPS = ("batch", "totals", "order", "rest")
+"""Records inside of progress, all of whose fields are carried too."""
+
+
 def test_all_progress_is_carried_but_what_its_commit_alone_has_skipped() -> None:
     whole = Progress(
-        {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
-        ("7",), 4, {"heartbeat": 1}, PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
-        "0002", (LastDelete("a", 0, 4, "k"),), (DerivedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1}, Balance(1, 1),
-        {"positive": 1}, {"country": {"table": "r.c", "snapshot-id": 7}}, "spark",
-        event_times=Watermark({"a": {0: 8}}, 7), windows_complete_to_us=2, ledger=Ledger(1, "", 1, 1, 5, 1),
+        {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", Writer(3, "run"), Watermark({"a": {0: 7}}, 6),
+        CommittedBatch({"a": {0: (1, 2)}}, ("7",), {"country": {"table": "r.c", "snapshot-id": 7}}, Balance(1, 1)),
+        PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), Totals(4, {"heartbeat": 1}, {"positive": 1}),
+        OrderProgress({"a": {0: "0001"}}, "0002", (LastDelete("a", 0, 4, "k"),), Watermark({"a": {0: 8}}, 7), 2),
+        RestProgress((DerivedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1}), "spark", Ledger(1, "", 1, 1, 5, 1),
     )  # fmt: skip
     usual = Progress()
-    own = {"snapshot_id", "committed_at_ms"}
-    assert [
-        f.name for f in fields(whole) if getattr(whole, f.name) == getattr(usual, f.name) and f.name not in own
-    ] == []
+    for record, default in ((whole, usual), *((getattr(whole, name), getattr(usual, name)) for name in _GROUPS)):
+        names = {f.name for f in fields(record)} - {"snapshot_id", "committed_at_ms"}
+        assert [name for name in names if getattr(record, name) == getattr(default, name)] == []
     first, second = snapshot(1, None, to_summary("p", whole)), snapshot(2, 1)
     carried = snapshot(3, 2, carried_progress(metadata(first, second)))
-    expected = replace(whole, skipped={}, balance=None, lookups={}, snapshot_id=3, committed_at_ms=1000)
+    batch = CommittedBatch(schemas=("7",))
+    expected = replace(whole, batch=batch, snapshot_id=3, committed_at_ms=1000)
     assert from_summary("p", carried["summary"], 3, 3000) == expected
     assert from_summary("p", carried_progress(metadata(first, second, carried, snapshot(4, 3))), 3, 9) == expected
 

@@ -123,7 +123,7 @@ def test_an_update_whose_document_is_gone_changes_no_row_and_is_counted(tmp_path
         (key("int", 101), change("u", before=document("int", 101, "a"))),
     )
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
-    assert (scenario.dead_letters(), dict(table.progress.ignored_records)) == (
+    assert (scenario.dead_letters(), dict(table.progress.totals.ignored_records)) == (
         [],
         {"update_without_document": len(gone) + 1},
     )

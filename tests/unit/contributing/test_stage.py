@@ -16,11 +16,17 @@ from frazil.ingest.tables.target import target_of as target_of_table
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
 from frazil.ops.plan import describe_stages
+from frazil.plugins.stages import STAGES
 from frazil.process.program import Call, Field, Program, Project
 from frazil.runtime import ship
 from frazil.spec import json_schema
+from frazil.spec.models import TableSpec
 from frazil.stages.changes import DELETE, UPSERT, Changes
-from frazil.stages.package import PackageStage
+from frazil.stages.notes import StageNote
+from frazil.stages.row_stage import RowStage
+from frazil.stages.settings import StageSettings
+from frazil.stages.stage import TableStage
+from frazil.stages.watch import StageWatch
 from frazil.write.target import ChangeReading, TableQuery, TableTarget
 from tests.unit.contributing.conftest import Install
 from tests.unit.ingest.targets import records_of, run, target_of
@@ -30,9 +36,10 @@ COLUMNS = {"id": "long", "note": "string"}
 ROWS = ({"id": 1, "note": "all well"}, {"id": 2, "note": "a secret"}, {"id": 3}, {"id": 4, "note": "secret secret"})
 
 
-def stage(action: str, **more: Any) -> tuple[PackageStage, ...]:
-    settings = {"column": "note", "words": ["secret"], "action": action, **more}
-    return (PackageStage("forbidden_words", json.dumps(settings)),)
+def stage(action: str) -> tuple[TableStage, ...]:
+    kind = STAGES.get("forbidden_words")
+    settings = kind.load("settings")(column="note", words=("secret",), action=action)
+    return (kind.load("stage").make("forbidden_words", settings),)
 
 
 def read(target: TableTarget, *rows: dict[str, Any] | None) -> Changes:
@@ -103,9 +110,9 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     assert refuse(written).message == "unknown key `forbidden_words` in table `shop.x`"
     example("stage.md")
     table = load(written).tables[0]
-    assert target_of_table(Table(table)).stages == (
-        PackageStage("forbidden_words", '{"column":"note","words":["a","b"],"action":"drop"}'),
-    )
+    (made,) = target_of_table(Table(table)).stages
+    assert isinstance(made, RowStage)
+    assert made.settings_json == '{"column":"note","words":["a","b"],"action":"drop"}'
     assert "forbidden_words" in json_schema()["$defs"]["table"]["properties"]
     assert list(describe_stages(table)) == ["forbidden_words: drops 2 forbidden words in note"]
     block = "  shop.x:\n    topic: a\n    forbidden_words:\n      column: note\n      words: []\n      action: hide\n"
@@ -130,3 +137,70 @@ def test_packages_of_stages_are_sent_to_clusters(
     next(iter(site.rglob("RECORD"))).write_text("frazil_forbidden_words-1.0.dist-info/METADATA,,\n")
     with pytest.raises(UnavailableError, match="package=frazil-forbidden-words"):
         ship.packages_archive()
+
+
+def test_frazils_own_stages_and_those_of_packages_are_made_of_the_same_classes(example: Install) -> None:
+    example("stage.md")
+    kinds = {name: STAGES.get(name) for name in (*STAGES.built_in, *STAGES.added())}
+    assert list(kinds) == ["protect", "expect", "blobs", "forbidden_words"]
+    for kind in kinds.values():
+        assert issubclass(kind.load("settings"), StageSettings)
+        assert issubclass(kind.load("stage"), TableStage)
+        assert kind.watch is None or issubclass(kind.load("watch"), StageWatch)
+        assert kind.note is None or issubclass(kind.load("note"), StageNote)
+    own = [
+        field.annotation
+        for field in TableSpec.model_fields.values()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, StageSettings)
+    ]
+    assert own == [kind.load("settings") for kind in STAGES.built_in.values()]
+
+
+LATER = """
+from frazil.plugins.stages import StageKind
+from frazil.spec.syntax.problems import Mistake
+from frazil.stages.notes import StageNote
+from frazil.stages.row_stage import RowStage
+from frazil.stages.settings import StageSettings
+from frazil.stages.watch import StageWatch
+
+
+class Settings(StageSettings):
+    column: str
+
+    @property
+    def counted(self):
+        return ("later",)
+
+    def check(self, table):
+        if self.column in table.changes.key_columns:
+            yield Mistake("later", f"`later` has the key column {self.column}", "name another column")
+
+
+class Watch(StageWatch):
+    pass
+
+
+STAGE = StageKind(Settings, RowStage, watch=Watch)
+"""
+
+
+def test_a_stage_of_a_package_may_do_what_frazils_own_do(package: Install, load: Load, refuse: Refuse) -> None:
+    package("later", LATER, "frazil.stages", "later = later:STAGE")
+    clashing = f"{HEAD}tables:\n  shop.x: {{topic: a, mode: upsert, key_columns: [id], later: {{column: id}}}}\n"
+    assert refuse(clashing).remedy == "name another column"
+    table = Table(load(with_table("later: {column: note}")).tables[0])
+    assert [name for stage in table.spec.stage_settings.values() for name in stage.counted] == ["later"]
+    assert [type(watch).__name__ for watch in table.watches] == ["Watch", "ExpectWatch"]
+    assert [type(stage) for stage in target_of_table(table).stages] == [RowStage]
+
+
+def test_settings_of_another_model_are_refused(package: Install, refuse: Refuse) -> None:
+    code = LATER.replace("Settings(StageSettings)", "Settings(BaseModel)").replace(
+        "\nfrom", "\nfrom pydantic import BaseModel\nfrom", 1
+    )
+    package("plain", code, "frazil.stages", "plain = plain:STAGE")
+    error = refuse(with_table("plain: {column: note}"))
+    assert error.message == (
+        "the stage `plain` of the package plain cannot be imported: TypeError: Settings is not a subclass of StageSettings"
+    )

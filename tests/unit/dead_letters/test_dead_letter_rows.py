@@ -11,7 +11,7 @@ from frazil.dead_letters.files import with_new_reason
 from frazil.dead_letters.record import named_schemas
 from frazil.decode.columns import Mismatch
 from frazil.decode.rescue import members_of
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Reading, WireFormat
 from frazil.error_classes import ErrorClass
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -23,10 +23,10 @@ _GUID = bytes(range(16))
     [
         (Reading(), [None, None, None, None]),
         (Reading(format="avro"), ["7", None, None, None]),
-        (Reading(format="protobuf", framing="apicurio"), [None, "9", None, None]),
-        (Reading(format="avro", framing="none"), [None, None, None, None]),
+        (Reading(format="protobuf", wire=WireFormat("apicurio")), [None, "9", None, None]),
+        (Reading(format="avro", wire=WireFormat("none")), [None, None, None, None]),
         (
-            Reading(format="avro", framing="none", is_by_header=True),
+            Reading(format="avro", wire=WireFormat("none", is_by_header=True)),
             [None, "00010203-0405-0607-0809-0a0b0c0d0e0f", "5", None],
         ),
     ],
@@ -35,7 +35,7 @@ def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
     reading: Reading, expected: list[str | None]
 ) -> None:
     values = [b"\x00\x00\x00\x00\x07x", b"\x01" + bytes(8), b"{}", None]
-    if reading.framing == "apicurio":
+    if reading.wire.framing == "apicurio":
         values[:2] = [b"\x00\x07", bytes(8) + b"\x09x"]
     headers = [None, b"\x01" + _GUID, b"\x00\x00\x00\x00\x05", b"?"]
     named = [[{"key": "__value_schema_id", "value": value}] if value is not None else [] for value in headers]

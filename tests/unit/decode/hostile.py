@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, StringType
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
-from frazil.decode.settings import Envelope, Reading, WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, Envelope, Reading, WriterSchema
 from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
@@ -397,7 +397,7 @@ def worlds() -> Mapping[str, World]:
     operation = ("ops", ("I",), ("U",), ("D",))
     of_header = {"shaping": Shaping(headers=(("h", "h"),))}
     in_json = {"headers": (("h", Reading(unknown_fields="drop")),), **of_header}
-    in_avro = {"headers": (("h", replace(avro, unknown_fields="drop", may_widen=False)),), **of_header}
+    in_avro = {"headers": (("h", replace(avro, unknown_fields="drop", evolution=NO_EVOLUTION)),), **of_header}
     words = "struct<id: long, text: string, many: list<string>, x: double>"
     found = [
         World("json", _json_values(), columns=_COLUMNS),

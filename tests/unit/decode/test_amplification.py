@@ -17,7 +17,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode import limits
 from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Evolution, Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.write.target import TableTarget
@@ -177,7 +177,10 @@ def test_a_record_with_very_many_names_inside_is_a_dead_letter_soon(unknown_fiel
     many = {f"k{n}": {f"m{k}": 1 for k in range(300)} for n in range(300)}
     values = [b'{"id": 0}', json.dumps({"id": 1, "v": many}).encode(), b'{"id": 2}']
     reading = Reading(
-        on_bad="dead_letter", unknown_fields=unknown_fields, is_rescuing=unknown_fields == "rescue", columns_left=900
+        on_bad="dead_letter",
+        unknown_fields=unknown_fields,
+        is_rescuing=unknown_fields == "rescue",
+        evolution=Evolution(columns_left=900),
     )
     columns = {"id": "long"} | ({"_rescued": "string"} if unknown_fields == "rescue" else {})
     clock = SystemClock()

@@ -24,7 +24,7 @@ from frazil.decode.columns import Columns
 from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
 from frazil.decode.lossless import cast_losslessly
-from frazil.decode.settings import Reading
+from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.write.transforms import transformed
 from tests.unit.decode.columns import decode
 from tests.unit.decode.decimal_ways import Chance, Pair, draw_pairs
@@ -317,6 +317,8 @@ def test_the_class_of_a_bad_record_does_not_depend_on_how_many_are_bad() -> None
     fields = [NestedField(1, "n", IntegerType(), required=False), NestedField(2, "s", LongType(), required=False)]
     for count in (1, 30):
         columns = Columns([pa.array([2**40] * count), pa.array(["text"] * count)], np.zeros(count, np.uint8), ())
-        decoded = convert_columns(Conversion(Reading(may_widen=False), "", count, count), written, columns, fields)
+        decoded = convert_columns(
+            Conversion(Reading(evolution=NO_EVOLUTION), "", count, count), written, columns, fields
+        )
         classes = {one.row: one.kind for one in reversed(decoded.mismatches)}
         assert set(classes.values()) == {"type_mismatch"}

@@ -15,7 +15,8 @@ from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import JsonTypes, Reading
+from frazil.schema.declared_values import DeclaredValues
 from tests.unit.decode.columns import fields_of
 
 _AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
@@ -24,7 +25,7 @@ _AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
 def _read(texts: list[str], kind: str = "", is_extended: bool = True, **options: Any) -> Decoded:
     raw = pa.array([f'{{"v": {text}}}'.encode() for text in texts], pa.binary())
     fields = fields_of({"v": kind}) if kind else ()
-    return decode_json(raw, fields, Reading(is_extended=is_extended, **options))
+    return decode_json(raw, fields, Reading(json=JsonTypes(is_extended), **options))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,8 @@ def test_a_column_of_another_type_takes_it_no_more_than_the_plain_value(text: st
 
 def test_a_time_is_no_number_of_another_unit() -> None:
     units = ((("v",), "s"),)
-    assert len(_read(['{"$date": 5}'], "timestamptz", units=units).mismatches) == 1
-    (millis,) = _read(['{"$date": 5}'], "timestamptz", units=((("v",), "ms"),)).columns
+    assert len(_read(['{"$date": 5}'], "timestamptz", declared=DeclaredValues(units=units)).mismatches) == 1
+    (millis,) = _read(['{"$date": 5}'], "timestamptz", declared=DeclaredValues(units=((("v",), "ms"),))).columns
     assert millis.cast("int64").to_pylist() == [5000]
 
 

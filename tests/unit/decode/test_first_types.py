@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import NestedField
 
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Evolution, Reading
 from frazil.spec.syntax.types import parse_type
 
 _A = (NestedField(1, "a", parse_type("double"), required=False),)
@@ -66,7 +66,9 @@ def test_an_empty_object_is_not_contradicted_by_a_later_record_that_is_bad() -> 
 
 @pytest.mark.parametrize("is_rescuing", [False, True])
 def test_no_value_is_lost_of_a_field_that_gets_no_column(is_rescuing: bool) -> None:
-    options = Reading(is_rescuing=is_rescuing, rejected=((("v", ""), "no column can have this name"),))
+    options = Reading(
+        is_rescuing=is_rescuing, evolution=Evolution(rejected=((("v", ""), "no column can have this name"),))
+    )
     records = pa.array([b'{"v": [{}, null]}', b'{"v": {"": 1}}'], pa.binary())
     found = decode_json(records, _A, options)
     assert found.requested_fields == {}

@@ -29,6 +29,7 @@ from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import WriterSchema
+from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
 from frazil_protobuf.protoc import compile_proto
 from tests.unit.rows.test_writer_schemas import decode
@@ -106,7 +107,9 @@ def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -
 
 
 def test_keys_become_text_where_the_column_is_declared_so(schemas: dict[int, WriterSchema]) -> None:
-    decoded = read(schemas, StringType(), (INT, SMALL), (INT, EMPTY), (LONG, LARGE), coerced=(("m",),))
+    decoded = read(
+        schemas, StringType(), (INT, SMALL), (INT, EMPTY), (LONG, LARGE), declared=DeclaredValues(coerced=(("m",),))
+    )
     assert (decoded.mismatch_count, decoded.refusals) == (0, set())
     assert decoded.columns[0].to_pylist() == [[("5", "x"), ("6", "y")], [], [("5", "x"), (str(2**40), "y")]]
 
@@ -122,7 +125,7 @@ def test_integers_of_keys_count_the_days_and_the_milliseconds_of_a_declared_colu
     schemas: dict[int, WriterSchema], key: IcebergType, unit: str, told: list[Any]
 ) -> None:
     records = ((INT, SMALL), (LONG, SMALL), (LONG, LARGE))
-    decoded = read(schemas, key, *records, units=((("m", "key"), unit),))
+    decoded = read(schemas, key, *records, declared=DeclaredValues(units=((("m", "key"), unit),)))
     assert (decoded.refused.tolist(), decoded.refusals) == ([False, False, True], set())
     assert decoded.columns[0].to_pylist()[:2] == [told, told]
     assert decoded.mismatches[0].reason.endswith(f"has a key that does not fit {key}")

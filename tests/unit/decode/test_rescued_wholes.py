@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Evolution, Reading
 
 _TEXTS = MapType(1, StringType(), 2, LongType(), value_required=False)
 _NUMBERS = MapType(1, IntegerType(), 2, StringType(), value_required=False)
@@ -52,7 +52,7 @@ def test_a_map_or_a_struct_with_a_bad_key_is_rescued_whole_and_null_in_its_colum
 def test_a_field_with_an_empty_or_a_long_name_is_rescued_under_its_name() -> None:
     long = "n" * 300
     values = pa.array([json.dumps({"v": 1, "": 2, long: 3}).encode()], pa.binary())
-    options = Reading(is_rescuing=True, rejected=((("",), "the name is empty"),))
+    options = Reading(is_rescuing=True, evolution=Evolution(rejected=((("",), "the name is empty"),)))
     found = decode_json(values, (NestedField(9, "v", LongType(), required=False),), options)
     assert found.refused.tolist() == [False]
     assert found.rescued is not None

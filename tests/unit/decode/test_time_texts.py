@@ -12,7 +12,7 @@ import pytest
 from frazil.decode.connect.values import LogicalType, read_logical_type
 from frazil.decode.epochs import read_texts
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import JsonTypes, Reading
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.test_unsigned import Row
@@ -106,7 +106,7 @@ def test_a_time_of_day_may_have_a_comma() -> None:
 
 @pytest.mark.parametrize("text", ["2026-01-31t12:30:00z", "2026-01-31T12:49:32+00:19:32"])
 def test_inferred_times_are_the_same(text: str) -> None:
-    decoded = decode_json(values_of([json.dumps({"v": text})]), (), Reading(infers_times=True))
+    decoded = decode_json(values_of([json.dumps({"v": text})]), (), Reading(json=JsonTypes(infers_times=True)))
     assert str(decoded.requested_fields[()]["v"]) == "timestamptz"
 
 

@@ -13,7 +13,7 @@ from docs.scan import ROOT
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion
-from frazil.decode.settings import Reading
+from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.syntax.types import parse_type
 
@@ -41,7 +41,7 @@ def test_values_go_over_as_the_page_reports(written: str, wanted: str, good: lis
 
 
 def _fit(values: pa.Array, written: IcebergType, wanted: IcebergType) -> Decoded:
-    fitting = Conversion(Reading(format="avro", may_widen=False), "7", len(values), len(values))
+    fitting = Conversion(Reading(format="avro", evolution=NO_EVOLUTION), "7", len(values), len(values))
     columns = Columns([values], np.zeros(len(values), np.uint8), ())
     struct = StructType(NestedField(0, "v", written, required=False))
     return convert_columns(fitting, struct, columns, [NestedField(1, "v", wanted, required=False)])

@@ -35,7 +35,19 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
-from frazil.types import Balance, DerivedTable, LastDelete, PendingDeadLetters, Progress, Resolved, Watermark
+from frazil.types import (
+    Balance,
+    CommittedBatch,
+    DerivedTable,
+    LastDelete,
+    OrderProgress,
+    PendingDeadLetters,
+    Progress,
+    Resolved,
+    RestProgress,
+    Totals,
+    Watermark,
+)
 from frazil_deadletters.documents import DeadLetterClass, class_document, dead_letter_document
 from frazil_migrate.adopt.adopt import Handover
 from frazil_migrate.import_commands import import_document
@@ -57,23 +69,18 @@ def test_the_generated_pages_are_fresh() -> None:
 
 def test_every_summary_key_has_a_meaning() -> None:
     full = Progress(
-        skipped={"a": {0: (1, 2)}},
         watermark=Watermark({"a": {0: 1}}, 1),
-        bad_skipped=1,
-        ignored_records={"delete": 1},
-        derived=(DerivedTable("shop.order", ("order",), {"t": {0: 0}}),),
-        rest_records={"limit": 1},
-        balance=Balance(1, 1),
-        ledger=Ledger(),
-        findings={"positive": 1},
+        batch=CommittedBatch(
+            {"a": {0: (1, 2)}}, lookups={"a": {"table": "b.c", "snapshot-id": 1}}, balance=Balance(1, 1)
+        ),
         dead_letters=PendingDeadLetters("a.b", ()),
-        places={"a": {0: "b"}},
-        emptied="b",
-        last_deletes=(LastDelete("a", 0, 1, "k"),),
-        lookups={"a": {"table": "b.c", "snapshot-id": 1}},
+        totals=Totals(1, {"delete": 1}, {"positive": 1}),
+        order=OrderProgress(
+            {"a": {0: "b"}}, "b", (LastDelete("a", 0, 1, "k"),), Watermark({"a": {0: 1}}, 1), windows_complete_to_us=1
+        ),
+        rest=RestProgress((DerivedTable("shop.order", ("order",), {"t": {0: 0}}),), {"limit": 1}),
         released_to="spark",
-        event_times=Watermark({"a": {0: 1}}, 1),
-        windows_complete_to_us=1,
+        ledger=Ledger(),
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from docs.scan import ROOT, SOURCE
+from docs.scan import ROOT, SOURCE, name_of, sources, tree
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
 CELL_WORDS = 30
+RECORD_FIELDS = 15
+LARGER_RECORDS = {
+    "spec/models.py:RouteSpec": "its fields are keys of the pipeline file, and groups of keys: those of a table, and more",
+    "ops/plan.py:PlannedTable": "its fields are the keys of `frazil plan --output json` and of the Python API",
+}
+"""Records with more fields, and why."""
 
 
 def _is_compiled(function: ast.FunctionDef) -> bool:
@@ -41,6 +48,26 @@ def _lines_of(function: ast.FunctionDef) -> int:
     """Returns the number of lines of what it does, without its signature and docstring."""
     statements = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
     return (function.end_lineno or 0) - statements[0].lineno + 1
+
+
+def test_no_record_has_more_than_fifteen_fields() -> None:
+    classes = {name_of(path): [n for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef)] for path in sources()}
+    by_name = {node.name: node for nodes in classes.values() for node in nodes}
+    sizes = {
+        f"{module}:{node.name}": len(_fields(node, by_name)) for module, nodes in classes.items() for node in nodes
+    }
+    assert {name for name, size in sizes.items() if size > RECORD_FIELDS} == set(LARGER_RECORDS)
+
+
+def _fields(node: ast.ClassDef, by_name: Mapping[str, ast.ClassDef]) -> set[str]:
+    """Returns the declared fields of a dataclass, a model or a named tuple, those that it inherits included."""
+    bases = [by_name.get(ast.unparse(base).split("[")[0].rpartition(".")[2]) for base in node.bases]
+    inherited = set[str]().union(*(_fields(base, by_name) for base in bases if base is not None and base is not node))
+    return inherited | {
+        ast.unparse(statement.target)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and "ClassVar" not in ast.unparse(statement.annotation)
+    }
 
 
 def test_no_cell_and_no_item_of_the_architecture_has_more_than_thirty_words() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.layout import METRICS_OF, Layout, partition_terms
+from frazil.catalog.port import StoredLayout
 from frazil.ingest.tables.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
@@ -188,4 +189,4 @@ def _give_spec(catalog: MemoryCatalog, transform: str) -> None:
     table = catalog._tables["n.t"]
     field = {"source-id": 1, "field-id": 1000, "transform": transform, "name": "z"}
     spec = json.dumps({"spec-id": 1, "fields": [field]})
-    table.state = replace(table.state, partition_spec=spec, spec_id=1)
+    table.state = replace(table.state, layout=StoredLayout(1, spec))

@@ -26,13 +26,13 @@ FAR_MS = 10**15
 
 def balance(scene: Scene) -> Balance | None:
     """The balance of the newest commit, of its records alone."""
-    found = scene.progress().balance
+    found = scene.progress().batch.balance
     return None if found is None else replace(found, fields={})
 
 
 def fields(scene: Scene) -> dict[str, int]:
     """What became of the fields of the newest commit's records."""
-    found = scene.progress().balance
+    found = scene.progress().batch.balance
     assert found is not None
     return dict(found.fields)
 

@@ -20,7 +20,7 @@ def _outcome(scene: Scene) -> tuple[list[Any], list[int], Any]:
     assert state is not None
     ids = [row["id"] for row in scene.rows("n.a")]
     dead = [offset for _, _, offset in scene.dead_letters("n.a")]
-    return ids, dead, state.progress.ignored_records
+    return ids, dead, state.progress.totals.ignored_records
 
 
 @pytest.mark.parametrize(

@@ -146,4 +146,4 @@ def test_a_partition_that_joined_and_was_trimmed_while_nothing_ran_stops_the_tab
     scene.settings["on_data_loss"] = "skip"
     table = only(scene.catch_up())
     assert (table.status.run_state, values(scene)) == (RunState.WAITING, [1, 3])
-    assert scene.progress().skipped == {"a": {1: (0, 1)}}
+    assert scene.progress().batch.skipped == {"a": {1: (0, 1)}}

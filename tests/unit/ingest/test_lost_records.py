@@ -40,7 +40,7 @@ def test_what_was_skipped_before_a_batch_failed_is_in_the_commit_too(
     monkeypatch.setattr(scene.jobs, "run", lose_more)
     with capture_logs() as logged:
         table = only(scene.catch_up())
-    assert scene.progress().skipped == {"a": {0: (10, 30)}}
+    assert scene.progress().batch.skipped == {"a": {0: (10, 30)}}
     assert [row["x"] for row in scene.rows("n.a")] == [*range(10), *range(30, 40)]
     assert table.offsets.skipped_offsets == 20
     lost = [(event["first"], event["last"]) for event in logged if event["event"] == "records_skipped"]

@@ -118,7 +118,7 @@ def test_dead_letters_that_ask_for_a_change_that_changes_nothing_once_become_row
 
 
 _BEFORE = TableState(
-    "n.a", "u", new_schema([("x", parse_type("long"))]), "", {}, format_version=3, spec_id=0, progress=Progress(),
+    "n.a", "u", new_schema([("x", parse_type("long"))]), "", {}, format_version=3, progress=Progress(),
 )  # fmt: skip
 _WIDER = replace(_BEFORE, schema=extend_schema(_BEFORE.schema, {(): {"y": parse_type("long")}}))
 _WIDER = replace(_WIDER, schema=_WIDER.schema.model_copy(update={"schema_id": 1}))

@@ -50,8 +50,8 @@ def test_records_go_to_the_table_of_their_value_and_tables_appear_with_values(tm
     assert [table.name for table in tables] == ["n.a", "n.b", "n.c", "n.rest"]
     rest = scene.catalog.load("n.rest")
     assert rest is not None
-    assert rest.progress.rest_records == {"no value": 2}
-    assert {one.name: one.start for one in rest.progress.derived} == {
+    assert rest.progress.rest.records == {"no value": 2}
+    assert {one.name: one.start for one in rest.progress.rest.derived} == {
         "n.a": {"t": {0: 0}},
         "n.b": {"t": {0: 0}},
         "n.c": {"t": {0: 4}},
@@ -97,7 +97,7 @@ def test_changes_go_to_the_table_of_their_source_and_deletes_too(tmp_path: Path)
     assert [(row["id"], row["word"]) for row in scene.rows("n.shop_orders")] == [(1, "c")]
     assert [(row["id"], row["word"]) for row in scene.rows("n.shop_users")] == [(1, "u")]
     assert [(row["id"], row["_op"]) for row in scene.rows("n.rest")] == [(7, "c")]
-    assert scene.progress("n.rest").rest_records == {"no table name": 1, "no value": 1}
+    assert scene.progress("n.rest").rest.records == {"no table name": 1, "no value": 1}
 
 
 def test_topics_go_to_the_table_that_their_pattern_names_and_several_to_one(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_value_that_makes_no_table_of_its_own_goes_to_the_rest_and_is_counted(
     scene.feed("t", {"type": value, "n": 3})
     assert [table.name for table in scene.catch_up()] == ["n.a", "n.rest"]
     assert scene.numbers("n.rest") == [3]
-    assert scene.progress("n.rest").rest_records == {reason: 1}
+    assert scene.progress("n.rest").rest.records == {reason: 1}
 
 
 def test_ten_thousand_values_make_as_many_tables_as_the_limit_allows(tmp_path: Path) -> None:

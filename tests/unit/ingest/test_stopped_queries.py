@@ -22,7 +22,7 @@ from frazil.spec.models import TopicSelector
 from frazil.spec.settings import EnvelopeSpec, KeySpec
 from frazil.stages.expect_settings import ExpectationSpec, ExpectSpec
 from frazil.stages.stage import RowCondition
-from frazil_expect.stage import expect_stage
+from frazil_expect.stage import ExpectStage
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import only
 
@@ -308,7 +308,7 @@ def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
     spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),), select="select email, tags from records")
 
     def conditions_of(expectation: ExpectationSpec) -> Sequence[RowCondition]:
-        stage = expect_stage(ExpectSpec(expect=(expectation,)))
+        stage = ExpectStage.make("expect", ExpectSpec(expect=(expectation,)))
         assert stage is not None
         return stage.conditions()
 

@@ -11,7 +11,7 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.types import Commit, Progress
+from frazil.types import Commit, Progress, Writer
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.memory_kafka import MemorySource
 
@@ -31,7 +31,7 @@ class Place:
             pipeline="p", kafka={}, catalog=CatalogSpec(uri=""), tables=(table,), path=root / "f", state_dir=root
         )
         before = self.catalog.create("n.t", new_schema([]), {}, 2).progress
-        progress = Progress({"a": {0: read_to}}, {"a": topic.id}, CLUSTER, "1", 1, "run")
+        progress = Progress({"a": {0: read_to}}, {"a": topic.id}, CLUSTER, "1", Writer(1, "run"))
         self.catalog.commit(Commit("n.t", (), progress, before))
         self.discovery = Discovery(spec, self.source, self.catalog)
         self.discovery.refresh_topics()

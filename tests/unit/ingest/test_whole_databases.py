@@ -144,7 +144,7 @@ def test_topics_of_a_server_without_changes_make_no_table_and_are_no_fault(
     assert {(one.status.run_state, one.offsets.lag_records) for one in tables.values()} == {(RunState.WAITING, 0)}
     assert [{"id": one["id"], "v": one["v"]} for one in scene.rows(f"n.{_ORDERS}")] == [row]
     if "metadata" in settings:
-        assert dict(scene.progress("n.shop").ignored_records) == {"schema_change": 3}
+        assert dict(scene.progress("n.shop").totals.ignored_records) == {"schema_change": 3}
         return
     for topic, (_, kind) in _OF_SERVER.items():
         reason = f"the records so far change no row ({kind}), so the table has no column yet"
@@ -169,7 +169,7 @@ def test_records_that_change_no_row_are_read_once_and_the_row_behind_them_makes_
     scene.settle(service)
     assert (scene.rows("n.shop"), table.status.reason) == ([{"id": 1, "v": "a"}], "")
     progress = scene.progress("n.shop")
-    assert (dict(progress.ignored_records), progress.offsets) == (
+    assert (dict(progress.totals.ignored_records), progress.offsets) == (
         {"schema_change": 3, "transaction": 1},
         {"shop": {0: 5}},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
+from frazil.catalog.table_metadata import MetadataSizes, Snapshot, StoredData, TableMetadata
 from frazil.maintenance.plan import ORPHANS_NOTE, Action, Plan
 
 MIB = 1024 * 1024
@@ -26,7 +26,7 @@ def table(snapshots: Sequence[Snapshot] = (), sizes: Mapping[str, Sequence[int]]
         uuid="u",
         location="/t/a",
         format_version=2,
-        metadata_bytes=1000 * max(1, len(snapshots)),
+        sizes=MetadataSizes(1000 * max(1, len(snapshots))),
         properties={},
         snapshots={snapshot.id: snapshot for snapshot in snapshots},
         head=snapshots[-1].id if snapshots else None,

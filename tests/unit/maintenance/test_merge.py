@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from frazil import failpoints
 from frazil.catalog.maintenance_port import Merging
-from frazil.catalog.port import TableState
+from frazil.catalog.port import StoredLayout, TableState
 from frazil.catalog.scans import LiveFile, numbered
 from frazil.maintenance import merge_task
 from frazil.maintenance.merge_task import merge_files, merge_of
@@ -312,7 +312,7 @@ def test_nothing_is_left_of_what_could_not_be_written(tmp_path: Path, action: st
 
 def state_of(columns: dict[str, str], version: int, **other: Any) -> TableState:
     fields = {name: parse_type(word) for name, word in columns.items()}
-    return TableState("n.t", "u", new_schema(fields.items()), "file:/x", {}, version, 0, Progress(), **other)
+    return TableState("n.t", "u", new_schema(fields.items()), "file:/x", {}, version, Progress(), **other)
 
 
 def test_tables_that_only_icebergs_own_writer_can_write_are_left_to_it() -> None:
@@ -322,4 +322,4 @@ def test_tables_that_only_icebergs_own_writer_can_write_are_left_to_it() -> None
     assert merge_of(state_of({"_row_id": "long"}, 2)) is not None
     assert merge_of(state_of({"_row_id": "long"}, 3)) is None
     assert merge_of(state_of({}, 3)) is None
-    assert merge_of(state_of({"id": "long"}, 3, sort_order=json.dumps(order))) is None
+    assert merge_of(state_of({"id": "long"}, 3, layout=StoredLayout(sort_order=json.dumps(order)))) is None

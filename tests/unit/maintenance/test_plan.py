@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.catalog.table_metadata import MetadataSizes, OwnBranch
 from frazil.errors import SpecError
 from frazil.maintenance.file_groups import packed
 from frazil.maintenance.health import (
@@ -274,7 +275,7 @@ def test_a_round_has_no_half_of_two_files_that_become_one() -> None:
 
 
 def test_manifests_of_an_older_partition_spec_are_not_due() -> None:
-    metadata = replace(table(line(3)), manifests=(1000,) * 200, rewritable_manifests=(1000,) * 100)
+    metadata = replace(table(line(3)), sizes=MetadataSizes(3000, (1000,) * 200, (1000,) * 100))
     for mode in MODES:
         assert "manifests" not in {
             action.kind
@@ -303,7 +304,7 @@ def test_files_are_as_large_as_the_table_s_own_property_asks_for() -> None:
 
 def test_heavy_snapshots_are_expired_before_the_metadata_is_large() -> None:
     count = 25
-    metadata = replace(table(line(count)), metadata_bytes=count * 60_000)
+    metadata = replace(table(line(count)), sizes=MetadataSizes(count * 60_000))
     actions = plan_maintenance(
         metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10**6, "busy", NOTED
     ).actions
@@ -357,9 +358,8 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
         assert [action.kind for action in found.actions] == ["compact", "carry"]
         words = f"nothing is removed from a table whose property history.expire.{name} is not a whole number"
         assert found.waiting == (words,)
-    own = plan_maintenance(
-        replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}
-    )
+    kept = replace(metadata, branch=OwnBranch(has_own_retention=True))
+    own = plan_maintenance(kept, maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
     assert own.actions == ()
     assert "its own retention" in own.waiting[0]
 
@@ -417,7 +417,7 @@ def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: 
     metadata = table(snapshots, {"[0,[]]": [MIB] * files})
     others = [
         metadata,
-        replace(metadata, has_own_retention=True),
+        replace(metadata, branch=OwnBranch(has_own_retention=True)),
         replace(metadata, properties={"gc.enabled": "false"}),
     ]
     for one in others:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
+from frazil.catalog.table_metadata import MetadataSizes, OwnBranch, Ref, Snapshot, TableMetadata
 from frazil.maintenance.retention import Retention, before_first_commit, expirable, needs_carrying
 from frazil.types import MAIN
 from tests.unit.maintenance.tables import line, table, without_progress
@@ -69,14 +69,14 @@ def test_a_tag_keeps_nothing_but_its_snapshot_and_nothing_once_its_time_is_over(
 
 def test_what_readers_see_keeps_its_progress_however_far_the_branch_is() -> None:
     snapshots = [without_progress(one, removes_files=True) if one.id in (5, 6) else one for one in line(50)]
-    published = replace(table(snapshots), branch="ingest", refs={MAIN: Ref(6, is_branch=True)})
+    published = replace(table(snapshots), branch=OwnBranch("ingest"), refs={MAIN: Ref(6, is_branch=True)})
     gone = expirable(published, KEEP_TEN, (), 60 * HOUR_MS)
     assert {4, 5, 6} & set(gone) == set()
     assert gone[:3] == (1, 2, 3)
 
 
 def test_what_the_properties_of_the_table_keep_is_kept_however_much_it_is() -> None:
-    metadata = replace(table(line(400)), metadata_bytes=400 * 20_000)
+    metadata = replace(table(line(400)), sizes=MetadataSizes(400 * 20_000))
     assert len(expirable(metadata, Retention(HOUR_MS, 20, 100_000), (), 400_000)) == 400 - 101
     assert len(expirable(metadata, Retention(HOUR_MS, 300, 0, 300), (), 400_000)) == 100
     assert len(expirable(metadata, Retention(HOUR_MS, 300, 1000, 2), (), 400_000)) == 400 - 45
@@ -117,7 +117,7 @@ def test_what_was_rolled_back_or_is_staged_stays_until_it_is_old() -> None:
 
 
 def test_heavy_snapshots_are_fewer() -> None:
-    metadata = replace(table(line(400)), metadata_bytes=400 * 20_000)
+    metadata = replace(table(line(400)), sizes=MetadataSizes(400 * 20_000))
     kept = 400 - len(expirable(metadata, Retention(HOUR_MS, 200), (), 400_000))
     assert kept == 45
 

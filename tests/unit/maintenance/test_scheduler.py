@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from frazil.catalog.maintenance_port import Rewritten
+from frazil.catalog.table_metadata import MetadataSizes
 from frazil.errors import ConflictError, FrazilError, UnavailableError
 from frazil.maintenance.due import BEHIND, MOST_APART, RoundsStatus, TableActivity
 from frazil.maintenance.health import MOST_SMALL_FILES
@@ -113,7 +114,8 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
 def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
     scene = SchedulerScene(files=20, snapshots=400)
     table_maintenance = scene.table_maintenance
-    table_maintenance.tables["t.a"] = replace(table_maintenance.tables["t.a"], rewritable_manifests=(1000,) * 200)
+    sizes = MetadataSizes(400_000, rewritable_manifests=(1000,) * 200)
+    table_maintenance.tables["t.a"] = replace(table_maintenance.tables["t.a"], sizes=sizes)
     table_maintenance.failures = [UnavailableError("no space left")]
     assert scene.after(10) == ["metadata", "compact", "expire", "metadata"], "manifests are rewritten another time"
     assert scene.maintenance_scheduler.status()["t.a"].failure == "no space left"

@@ -10,7 +10,7 @@ import pytest
 
 from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import TableSize
-from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
+from frazil.catalog.table_metadata import MetadataSizes, StoredData, StoredDeletes, TableMetadata
 from frazil.ingest.tables.state import CatalogState
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
@@ -81,8 +81,7 @@ def test_status_has_the_figures_of_a_table() -> None:
     look = replace(
         metadata_of(snapshots, sizes),
         deletes=(StoredDeletes("vector", 10, 7, True), StoredDeletes("equality", 10, 5)),
-        manifests=(10, 20, 30),
-        metadata_bytes=1234,
+        sizes=MetadataSizes(1234, (10, 20, 30)),
     )
     assert reported(look) == MaintenanceReport(
         p50_bytes=3 * MIB,
@@ -135,13 +134,13 @@ def test_progress_that_is_repeated_as_a_precaution_is_nothing_that_a_table_lacks
 
 
 def test_status_reports_what_is_above_its_cap_and_what_comes_of_it() -> None:
-    look = replace(metadata_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
+    look = replace(metadata_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), sizes=MetadataSizes(9_000_000))
     earlier = RoundsStatus(failure="no space", slowed_by=4.0)
     for mode, slowed_by in (("upsert", 4.0), ("append", 1.0)):
         found = reported(look, earlier, mode)
         assert found.above_cap == ("10,001 small files", "9 MB of metadata")
         assert (found.slowed_by, found.failure) == (slowed_by, "no space")
-    worn = replace(look, files=(StoredData(400 * MIB, 1_000_000, "", 600_000, True),) * 2, metadata_bytes=1)
+    worn = replace(look, files=(StoredData(400 * MIB, 1_000_000, "", 600_000, True),) * 2, sizes=MetadataSizes(1))
     worn = replace(worn, deletes=(StoredDeletes("vector", 10, 600_000, True),) * 2)
     assert reported(worn).above_cap == ("1,200,000 deleted rows, 60% of all",)
 

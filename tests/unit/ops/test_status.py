@@ -30,7 +30,7 @@ from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
-from frazil.types import Commit, DataFile, Progress, Watermark
+from frazil.types import Commit, DataFile, Progress, Totals, Watermark
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.memory_kafka import MemorySource
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -386,7 +386,7 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene.catalog.mark("s.a", "dead-letters", "s.dead_letters")
     before = scene.catalog.load("s.a")
     assert before is not None
-    after = replace(before.progress, commit_id="d", bad_skipped=1)
+    after = replace(before.progress, commit_id="d", totals=Totals(bad_skipped=1))
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report(reported({"refused_changes": REFUSED, "dead_letters": 7}))
     table = as_document(report)["tables"]["s.a"]
@@ -409,7 +409,7 @@ def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_pa
     scene = Scene(tmp_path)
     before = scene.catalog.load("s.a")
     assert before is not None
-    after = replace(before.progress, commit_id="d", ignored_records={"heartbeat": 1200, "delete": 2})
+    after = replace(before.progress, commit_id="d", totals=Totals(ignored_records={"heartbeat": 1200, "delete": 2}))
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report()
     assert as_document(report)["tables"]["s.a"]["ignored_records"] == {"heartbeat": 1200, "delete": 2}
@@ -487,7 +487,7 @@ def test_what_is_not_as_expected_is_counted_and_an_old_newest_record_is_noted(tm
     scene.spec = scene.spec.model_copy(update={"tables": (table.model_copy(update={"expect": expected}),)})
     before = scene.catalog.load("s.a")
     assert before is not None
-    after = replace(before.progress, commit_id="d", findings={"positive": 1200, "fresh": 0, "recent": 0})
+    after = replace(before.progress, commit_id="d", totals=Totals(findings={"positive": 1200, "fresh": 0, "recent": 0}))
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report()
     document = as_document(report)["tables"]["s.a"]

@@ -30,7 +30,7 @@ from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
-from frazil.types import Commit, OffsetRange, Resolved
+from frazil.types import Commit, OffsetRange, OrderProgress, Resolved, RestProgress, Totals
 from frazil_console.figures import LastHour, cells_of, figures_of
 from frazil_http.metrics import TABLE, value_of
 from frazil_testing.twins import FakeClock
@@ -47,11 +47,9 @@ def known_table(scene: Scene) -> Table:
     progress = replace(
         before.progress,
         commit_id="d",
-        bad_skipped=1,
-        ignored_records={"heartbeat": 1200, "delete": 2},
-        findings={"positive": 1200, "fresh": 0},
-        rest_records={"limit": 3},
-        windows_complete_to_us=999990000000,
+        totals=Totals(1, {"heartbeat": 1200, "delete": 2}, {"positive": 1200, "fresh": 0}),
+        rest=RestProgress(records={"limit": 3}),
+        order=OrderProgress(windows_complete_to_us=999990000000),
         committed_at_ms=NOW_MS - 4000,
     )
     scene.catalog.commit(Commit("s.a", (), progress, before.progress))

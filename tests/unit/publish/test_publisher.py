@@ -14,7 +14,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.publish.audits import NO_OTHERS, Audit
 from frazil.publish.publisher import Published, Publisher
 from frazil.publish.report import FailedAudit, PublishReport
-from frazil.types import MAIN, Commit, Progress, Watermark
+from frazil.types import MAIN, Commit, Progress, Totals, Watermark
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
@@ -146,13 +146,13 @@ def test_a_snapshot_that_does_not_pass_is_audited_once(scene: Scene) -> None:
 
 
 def test_rows_that_do_not_meet_an_expectation_are_not_published(scene: Scene) -> None:
-    scene.ingest(findings={"positive": 2, "other": 1})
+    scene.ingest(totals=Totals(findings={"positive": 2, "other": 1}))
     report = scene.publish()
     assert [(audit.name, audit.reason) for audit in report.failed_audits] == [
         ("positive", "2 records did not meet the expectation")
     ]
     scene.publisher.publish(AUDITED, "override")
-    scene.ingest(findings={"positive": 2, "other": 4})
+    scene.ingest(totals=Totals(findings={"positive": 2, "other": 4}))
     assert scene.publish().state == "published"
 
 

@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, LongType
 from docs.scan import ROOT
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
-from frazil.decode.settings import WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, WriterSchema
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
@@ -78,7 +78,7 @@ def test_a_wider_branch_makes_the_column_wider(
     assert _read(kind, column, *values)[0].requested_fields == {(): {"v": wanted}}
     after, found = _read(kind, wider, *values)
     assert (after.requested_fields, after.mismatches, len(found)) == ({}, [], 2)
-    narrow, _ = _read(kind, column, *values, may_widen=False)
+    narrow, _ = _read(kind, column, *values, evolution=NO_EVOLUTION)
     assert [reported.endswith("int is not widened to long") for reported in narrow.refusals] == [True]
     assert [mismatch.row for mismatch in narrow.mismatches] == [1]
 

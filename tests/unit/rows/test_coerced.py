@@ -15,6 +15,7 @@ import pytest
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading, WriterSchema
+from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.parts import counted_in
 from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
@@ -62,18 +63,20 @@ def _json(text: str, kind: str, **options: Any) -> Decoded:
 @pytest.mark.parametrize("text", _KEPT)
 def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
     shape, put = _DEPTHS[kind]
-    decoded = _json(shape.replace("V", text), kind, coerced=(("v",),))
+    decoded = _json(shape.replace("V", text), kind, declared=DeclaredValues(coerced=(("v",),)))
     assert (decoded.mismatches, decoded.columns[0].to_pylist()) == ([], [put(_KEPT[text])])
 
 
 def test_only_the_declared_column_takes_other_values() -> None:
     fields = fields_of({"v": "string", "w": "string"})
-    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, Reading(coerced=(("v",),)))
+    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, Reading(declared=DeclaredValues(coerced=(("v",),))))
     assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "type_mismatch")]
 
 
 def test_text_that_is_none_stays_a_bad_record() -> None:
-    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).mismatches] == ["invalid_text"]
+    assert [
+        one.kind for one in _json('"\\ud800"', "string", declared=DeclaredValues(coerced=(("v",),))).mismatches
+    ] == ["invalid_text"]
 
 
 def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
@@ -81,7 +84,7 @@ def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
     decoded = decode_json(
         values_of([text, '{"v": {"\\u0061":2}}']),
         fields_of({"v": "string", "w": "long"}),
-        Reading(coerced=(("v",),)),
+        Reading(declared=DeclaredValues(coerced=(("v",),))),
     )
     assert decoded.columns[0].to_pylist() == ['{"\\u0061": 1, "b/": "\\u0061"}', '{"\\u0061":2}']
     assert decoded.columns[1].to_pylist() == [2, None]
@@ -91,7 +94,9 @@ def test_thousands_of_objects_beside_an_escaped_key_take_one_pass_over_their_rec
     objects = [f'{{"\\u00e9": {n}}}' for n in range(2000)]
     text = '{"\\u0077": 2, "v": [' + ", ".join(objects) + "]}"
     started = process_time()
-    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), Reading(coerced=(("v",),)))
+    decoded = decode_json(
+        values_of(["{}", text]), fields_of({"v": "list<string>"}), Reading(declared=DeclaredValues(coerced=(("v",),)))
+    )
     assert decoded.columns[0].to_pylist() == [None, objects]
     assert process_time() - started < 5  # One pass for each object takes 20 s, and no record may take that long.
 
@@ -118,7 +123,9 @@ _WRITTEN: list[tuple[Any, Any, str]] = [
 def test_values_of_avro_are_kept_as_text(kind: Any, value: Any, text: str, shape: str) -> None:
     schema = schema_of(kind, shape)
     fields, put = columns_of(v=SHAPES[shape][1].format("string")), SHAPES[shape][2]
-    assert found(decode(written(1, schema, put(value)), fields, {1: schema}, coerced=(("v",),))) == [put(text)]
+    assert found(
+        decode(written(1, schema, put(value)), fields, {1: schema}, declared=DeclaredValues(coerced=(("v",),)))
+    ) == [put(text)]
 
 
 def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
@@ -130,12 +137,16 @@ def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
     for kind, value, text in kinds:
         schema, plain = schema_of(kind, "top"), schema_of(kind["type"], "top")
         record = written(1, plain, value)
-        assert found(decode(record, columns_of(v="string"), {1: schema}, coerced=(("v",),))) == [text]
+        assert found(
+            decode(record, columns_of(v="string"), {1: schema}, declared=DeclaredValues(coerced=(("v",),)))
+        ) == [text]
 
 
 def test_bytes_are_no_text_that_a_declaration_keeps() -> None:
     schema = schema_of({"type": "fixed", "name": "F", "size": 2}, "top")
-    decoded = decode(written(1, schema, b"ab"), columns_of(v="string"), {1: schema}, coerced=(("v",),))
+    decoded = decode(
+        written(1, schema, b"ab"), columns_of(v="string"), {1: schema}, declared=DeclaredValues(coerced=(("v",),))
+    )
     assert [(one.kind, "coerce" in one.reason) for one in decoded.mismatches] == [("type_mismatch", False)]
 
 
@@ -146,14 +157,17 @@ def test_values_of_protobuf_are_kept_as_text() -> None:
     record = message(schema, 1, {"a": 5, "b": True, "c": {"x": 1}, "d": [1, 2]})
     fields = columns_of(a="string", b="string", c="string", d="string")
     coerced = tuple((name,) for name in "abcd")
-    decoded = decode([record], fields, {1: schema}, format="protobuf", coerced=coerced)
+    decoded = decode([record], fields, {1: schema}, format="protobuf", declared=DeclaredValues(coerced=coerced))
     assert [column[0].as_py() for column in decoded.columns] == ["5", "true", '{"x":1}', "[1,2]"]
 
 
 def test_a_schema_of_json_asks_for_no_change_of_a_column_that_is_declared_so() -> None:
     table = parse_type("struct<v: string, d: date, t: time>")
     written_as = parse_type("struct<v: double, d: long, t: long>")
-    plain, declared = Reading(), Reading(coerced=(("v",),), units=((("d",), "d"), (("t",), "ms")))
+    plain, declared = (
+        Reading(),
+        Reading(declared=DeclaredValues(coerced=(("v",),), units=((("d",), "d"), (("t",), "ms")))),
+    )
     assert len(refused_changes(plain, table, written_as, "1")) == 3  # type: ignore[arg-type]
     assert refused_changes(declared, table, written_as, "1") == set()  # type: ignore[arg-type]
 
@@ -198,7 +212,7 @@ def test_numbers_in_declared_dates_and_times_count_the_unit(
     column = {(): kind, ("a",): f"struct<a: {kind}>", ("element",): f"list<{kind}>", ("value",): f"map<string,{kind}>"}[
         inner
     ]
-    decoded = _json(shape.replace("V", text), column, units=((("v", *inner), unit),))
+    decoded = _json(shape.replace("V", text), column, declared=DeclaredValues(units=((("v", *inner), unit),)))
     if isinstance(value, str):
         assert [one.kind for one in decoded.mismatches] == [value]
     else:
@@ -219,7 +233,9 @@ def test_numbers_in_declared_dates_and_times_count_the_unit(
 )
 def test_numbers_of_a_registry_format_count_the_same(kind: str, column: str, unit: str, value: int, told: Any) -> None:
     schema = schema_of(kind, "top")
-    decoded = decode(written(1, schema, value), columns_of(v=column), {1: schema}, units=((("v",), unit),))
+    decoded = decode(
+        written(1, schema, value), columns_of(v=column), {1: schema}, declared=DeclaredValues(units=((("v",), unit),))
+    )
     assert ([one.kind for one in decoded.mismatches] or decoded.columns[0].to_pylist()) == [told]
 
 

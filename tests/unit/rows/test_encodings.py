@@ -19,7 +19,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
-from frazil.decode.settings import WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, WriterSchema
+from frazil.schema.declared_values import DeclaredValues
 from frazil_protobuf.protoc import compile_proto
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
@@ -140,7 +141,7 @@ def test_messages_and_rescued_values_have_a_uuid_as_a_uuid(shape: str, shown: st
 def test_a_value_of_a_logical_type_that_does_not_fit_is_a_bad_record_as_its_number_would_be() -> None:
     schema = schema_of({"type": "long", "logicalType": "timestamp-micros"}, "top")
     record = b"\0" + struct.pack(">i", 1) + written(1, schema_of("long", "top"), 2**40)[0][5:]
-    decoded = decode([record], fields_of(v="int"), {1: schema}, may_widen=False)
+    decoded = decode([record], fields_of(v="int"), {1: schema}, evolution=NO_EVOLUTION)
     assert [one.reason for one in decoded.mismatches] == [f"{2**40} (long) is out of the range of int"]
 
 
@@ -358,7 +359,7 @@ def test_a_change_that_the_wire_allows_is_one_that_the_column_takes(
     schema = proto(_WIRE.format(kind))
     record = message(schema, 1, {"v": given, "l": [given, given], "m": {"k": given}, "s": {"v": given}})
     fields = fields_of(v=column, l=f"list<{column}>", m=f"map<string,{column}>", s=f"struct<v: {column}>")
-    decoded = decode([record], fields, {1: schema}, format="protobuf", may_widen=False)
+    decoded = decode([record], fields, {1: schema}, format="protobuf", evolution=NO_EVOLUTION)
     assert decoded.mismatches == []
     (row,) = rows(decoded, fields)
     assert row == {"v": value, "l": [value, value], "m": [("k", value)], "s": {"v": value}}
@@ -376,4 +377,4 @@ def test_a_number_in_a_column_of_names_is_text_only_where_the_column_is_declared
     record, fields = message(schema, 1, {"v": 5}), fields_of(v="string")
     given = {"format": "protobuf", "unknown_fields": "drop"}
     assert [one.kind for one in decode([record], fields, {1: schema}, **given).mismatches] == ["type_mismatch"]
-    assert found(decode([record], fields, {1: schema}, **given, coerced=(("v",),))) == ["5"]
+    assert found(decode([record], fields, {1: schema}, **given, declared=DeclaredValues(coerced=(("v",),)))) == ["5"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, Reading, WireFormat, WriterSchema
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of as table_target
 from frazil.ingest.tasks.task_job import Job, source_columns
@@ -54,7 +54,7 @@ def held(report: TaskReport) -> list[Any]:
 
 
 def known(schema: WriterSchema, **other: Any) -> Reading:
-    return Reading(format=schema.kind, schemas=(("5", schema),), unknown_fields="drop", may_widen=False, **other)
+    return Reading(format=schema.kind, schemas=(("5", schema),), unknown_fields="drop", evolution=NO_EVOLUTION, **other)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
         ("int", known(PLAIN), framed(5, PLAIN, 7)[0], 7, framed(5, PLAIN, 2**40)[0], "out_of_range"),
         (
             RECORD,
-            known(AVRO, framing="apicurio"),
+            known(AVRO, wire=WireFormat("apicurio")),
             b"\0" + struct.pack(">q", 5) + framed(5, AVRO, {**ROW, "more": "x"})[0][5:],
             ROW,
             b"\0\0\0\0\5",
@@ -87,11 +87,10 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
             RECORD,
             Reading(
                 format="protobuf",
-                framing="none",
-                message="B",
+                wire=WireFormat("none", message="B"),
                 schemas=(("latest", PROTOBUF),),
                 unknown_fields="drop",
-                may_widen=False,
+                evolution=NO_EVOLUTION,
             ),
             b"\x08\1\x12\1a",
             ROW,
@@ -151,7 +150,7 @@ def test_a_running_pipeline_asks_for_the_schemas_of_headers_keys_and_values(tmp_
     assert [column for column, _ in table_target(table).record.headers] == ["a:b", "n"]
     state = scenario.catalog.load("n.t")
     assert state is not None
-    assert state.progress.schemas == (str(schema_id),), "progress names schemas of values alone"
+    assert state.progress.batch.schemas == (str(schema_id),), "progress names schemas of values alone"
 
 
 def test_a_table_without_such_columns_reads_no_headers() -> None:

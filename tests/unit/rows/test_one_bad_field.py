@@ -162,7 +162,7 @@ def test_a_field_that_comes_later_is_kept_out_and_reported_once(tmp_path: Path) 
 def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -> None:
     skipping = Scene(tmp_path / "skip", "a", on_bad_record="skip", metadata={"offset": "_offset"})
     skipping.feed("a", {"n": 1}, {"n": 2, "_offset": 9})
-    assert only(skipping.catch_up()).progress.bad_skipped == 1
+    assert only(skipping.catch_up()).progress.totals.bad_skipped == 1
     assert [row["n"] for row in skipping.rows("n.a")] == [1]
     rescuing = Scene(tmp_path / "rescue", "a", on_bad_record="stop", rescue=True, metadata={"offset": "_offset"})
     rescuing.feed("a", {"n": 1}, {"n": 2, "_offset": 9})

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.decode.lossless import format_type
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Reading, WireFormat, WriterSchema
 from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
@@ -180,9 +180,7 @@ def test_ids_of_unknown_key_schemas_come_back_apart_from_those_of_values(tmp_pat
 def test_a_key_may_name_its_schema_in_its_own_header(tmp_path: Path) -> None:
     guid = "0102030405060708090a0b0c0d0e0f10"
     spelt = "01020304-0506-0708-090a-0b0c0d0e0f10"
-    reading = Reading(
-        format="avro", framing="none", is_by_header=True, header="__key_schema_id", schemas=((spelt, PLAIN),)
-    )
+    reading = Reading(format="avro", wire=WireFormat("none", True, "__key_schema_id"), schemas=((spelt, PLAIN),))
     named = [{"key": "__key_schema_id", "value": b"\x01" + bytes.fromhex(guid)}]
     report = read(table(tmp_path, reading, "string"), b"\x02a", None, b"\x02b", headers=[named, None, None])
     assert [row["_key"] for row in rows_of(report)] == ["a", None]

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.lossless import format_type
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
@@ -275,7 +275,7 @@ def test_a_declared_column_of_a_registry_format_waits_for_its_field_too(tmp_path
 def test_a_required_column_of_a_nested_field_refuses_the_records_without_it(tmp_path: Path) -> None:
     schema = shaped(tmp_path, FLAT, {"u": "struct<id: long>"}).schema
     required = Schema(*(field.model_copy(update={"required": True}) for field in schema.fields)).model_dump_json()
-    reading = Reading(may_widen=False, on_bad="skip")
+    reading = Reading(evolution=NO_EVOLUTION, on_bad="skip")
     target = target_of(tmp_path, {}, shaping=FLAT, reading=reading, schema_json=required)
     batch = records_of([{"value": v} for v in (value(u={"id": 1}), value(u=None), value())])
     report = run(Job({"a": target}), batch)["lake.t"]

@@ -49,7 +49,7 @@ def test_ignored_tombstones_of_an_append_table_are_counted_in_its_progress(tmp_p
     scene = Scene(tmp_path, "a", tombstones="ignore", value=ValueSpec(format=kind))
     scene.feed("a", *[value for n in range(60) for value in ({"x": n}, None)])
     table = only(scene.catch_up())
-    assert (len(scene.rows("n.a")), dict(table.progress.ignored_records)) == (60, {"tombstone": 60})
+    assert (len(scene.rows("n.a")), dict(table.progress.totals.ignored_records)) == (60, {"tombstone": 60})
     assert (table.progress.offsets, scene.catalog.load("n.a__dead_letters")) == ({"a": {0: 120}}, None)
 
 
@@ -57,7 +57,10 @@ def test_tombstones_alone_bring_an_ignoring_table_to_the_end(tmp_path: Path) -> 
     scene = Scene(tmp_path, "a", tombstones="ignore", columns=(X,))
     scene.feed("a", *[None] * 150)
     table = only(scene.catch_up())
-    assert (table.progress.offsets, dict(table.progress.ignored_records)) == ({"a": {0: 150}}, {"tombstone": 150})
+    assert (table.progress.offsets, dict(table.progress.totals.ignored_records)) == (
+        {"a": {0: 150}},
+        {"tombstone": 150},
+    )
 
 
 def test_a_tombstone_becomes_a_row_with_what_is_known_of_it(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_an_upsert_table_that_ignores_tombstones_keeps_the_rows_and_counts_them(
         scenario.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
     table = scenario.catch_up()
     assert sorted(row["id"] for row in scenario.upsert_table()) == [1, 2]
-    assert dict(table.progress.ignored_records) == {"tombstone": 2}
+    assert dict(table.progress.totals.ignored_records) == {"tombstone": 2}
 
 
 def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_reports_it(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_reports(tmp_
     scenario = UpsertSource(tmp_path, tombstones=word)
     table = scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), gone(1), tombstone(1), tombstone(2))
     assert scenario.by_id() == [{"id": 2, "v": "b"}]
-    assert dict(table.progress.ignored_records) == ({"tombstone": 2} if word == "ignore" else {})
+    assert dict(table.progress.totals.ignored_records) == ({"tombstone": 2} if word == "ignore" else {})
     assert len(scenario.dead_letters()) == (0 if word == "ignore" else 2)
     table = scenario.say(changed({"id": 2, "v": "c"}), tombstone(1))
     assert scenario.by_id() == [{"id": 2, "v": "c"}]

@@ -17,7 +17,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from frazil.decode.columns import Decoded
 from frazil.decode.epochs import FIRST_US, LAST_US
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import NO_EVOLUTION, Evolution, Reading, WireFormat, WriterSchema
 from frazil.rows.decoder import decode_values
 from frazil.spec.syntax.types import parse_type
 from frazil_protobuf.protoc import compile_proto
@@ -176,7 +176,7 @@ def test_damaged_records_are_refused_alone() -> None:
 def test_values_go_over_exactly_or_not_at_all(written: str, wanted: str, good: list[Any], bad: list[Any]) -> None:
     schema = _record(_field("v", written))
     decoded = decode(
-        framed(1, schema, *({"v": v} for v in [*good, *bad])), fields_of(v=wanted), {1: schema}, may_widen=False
+        framed(1, schema, *({"v": v} for v in [*good, *bad])), fields_of(v=wanted), {1: schema}, evolution=NO_EVOLUTION
     )
     assert [float(row["v"]) for row in rows(decoded, fields_of(v=wanted))] == good
     assert [row for row, _, _ in faults(decoded)] == list(range(len(good), len(good) + len(bad)))
@@ -191,7 +191,7 @@ def test_not_a_number_and_infinity_stay_what_they_are() -> None:
 def test_a_table_that_may_only_grow_keeps_its_types_and_reports_which_change_it_refused() -> None:
     fields = fields_of(id="int", name="string", price="float")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.0}, {"id": 2**40, "name": "b", "price": 2.0})
-    decoded = decode(values, fields, {7: V2}, may_widen=False)
+    decoded = decode(values, fields, {7: V2}, evolution=NO_EVOLUTION)
     assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "out_of_range", "id")])
     assert (decoded.requested_fields, decoded.refusals) == ({}, {"schema 7: column id: int is not widened to long"})
 
@@ -199,7 +199,7 @@ def test_a_table_that_may_only_grow_keeps_its_types_and_reports_which_change_it_
 def test_a_frozen_table_refuses_records_with_a_value_in_a_field_it_lacks() -> None:
     fields = fields_of(id="long", name="string")
     values = framed(7, V2, {"id": 5, "name": "a", "price": None}, {"id": 6, "name": "b", "price": 2.0})
-    decoded = decode(values, fields, {7: V2}, unknown_fields="refuse", may_widen=False)
+    decoded = decode(values, fields, {7: V2}, unknown_fields="refuse", evolution=NO_EVOLUTION)
     assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "unknown_field", "price")])
     assert decoded.refusals == {"schema 7: column price: float is not added: `schema_evolution` is `freeze`"}
 
@@ -207,7 +207,7 @@ def test_a_frozen_table_refuses_records_with_a_value_in_a_field_it_lacks() -> No
 def test_what_does_not_fit_is_rescued_with_the_rest_of_the_row_there() -> None:
     fields = fields_of(id="int", name="long")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.5}, {"id": 2**40, "name": "b", "price": None})
-    decoded = decode(values, fields, {7: V2}, unknown_fields="rescue", is_rescuing=True, may_widen=False)
+    decoded = decode(values, fields, {7: V2}, unknown_fields="rescue", is_rescuing=True, evolution=NO_EVOLUTION)
     assert rows(decoded, fields) == [{"id": 5, "name": None}, {"id": None, "name": None}]
     assert decoded.rescued is not None
     assert [json.loads(text) for text in decoded.rescued.to_pylist()] == [
@@ -226,7 +226,7 @@ def test_required_columns_become_optional_where_a_record_has_no_value_unless_the
     fields = fields_of(id="long", name="string", price="float!")
     values = framed(1, V1, {"id": 1, "name": "a"})
     assert decode(values, fields, {1: V1}).made_optional == {("price",)}
-    decoded = decode(values, fields, {1: V1}, may_widen=False)
+    decoded = decode(values, fields, {1: V1}, evolution=NO_EVOLUTION)
     assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing_value", "price")])
 
 
@@ -284,7 +284,7 @@ _NARROW = {"id": "int", "x": "long", "day": "timestamp", "o": "struct<n: int>", 
 
 def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[str]:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
-    reading = {"format": "json_schema", "unknown_fields": unknown_fields, "may_widen": may_widen}
+    reading = {"format": "json_schema", "unknown_fields": unknown_fields, "evolution": Evolution(may_widen)}
     return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
 
 
@@ -305,7 +305,7 @@ def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
 
 def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
-    reading = {"format": "json_schema", "may_widen": False}
+    reading = {"format": "json_schema", "evolution": NO_EVOLUTION}
     wide = {"o": "struct<n: int>", "of": "list<struct<n: int>>"}
     assert decode([b"\x00\x00\x00\x00\x03{}"], fields_of(**_NARROW), {3: schema}, **reading).requested_fields == {
         ("o",): {"more": parse_type("boolean")}
@@ -371,7 +371,7 @@ def test_headers_may_name_the_schema() -> None:
         "value": pa.array([value[5:]] * 3, pa.binary()),
         "headers": pa.array(headers, kind),
     }
-    reading = Reading(format="avro", framing="none", is_by_header=True, schemas=((guid, V1),))
+    reading = Reading(format="avro", wire=WireFormat("none", is_by_header=True), schemas=((guid, V1),))
     fields = fields_of(id="int", name="string")
     decoded = decode_values(reading, fields, records)
     assert rows(decoded, fields) == [{"id": 1, "name": "a"}]
@@ -381,9 +381,9 @@ def test_headers_may_name_the_schema() -> None:
 def test_the_latest_schema_reads_values_without_a_frame() -> None:
     (value,) = framed(1, V1, {"id": 1, "name": "a"})
     fields = fields_of(id="int", name="string")
-    decoded = decode([value[5:]], fields, {"latest": V1}, framing="none")
+    decoded = decode([value[5:]], fields, {"latest": V1}, wire=WireFormat("none"))
     assert rows(decoded, fields) == [{"id": 1, "name": "a"}]
-    assert decode([value[5:]], fields, {}, framing="none").missing == {"latest"}
+    assert decode([value[5:]], fields, {}, wire=WireFormat("none")).missing == {"latest"}
 
 
 def test_text_and_bytes_are_one_column() -> None:

@@ -127,5 +127,5 @@ def test_partitions_and_orders_find_columns_in_any_case(tmp_path: Path) -> None:
     assert partition_terms(state.partitioning, state.schema) == ("Region", "bucket(user.id, 4)")
     assert [field.name for field in state.partitioning.fields] == ["Region", "user.id_bucket_4"]
     assert sort_terms(state.sorting, state.schema) == ("truncate(Name, 2) desc nulls last", "user.id asc nulls first")
-    assert len(state.older_specs) == 0
+    assert len(state.layout.older_specs) == 0
     assert columns_of(scene)["Region"] == "string"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.report import ChangeReport, TaskReport, dump_report, load_report, merge_reports
-from frazil.types import LastDelete, Progress
+from frazil.types import LastDelete, OrderProgress, Progress
 from frazil.upsert.change_notes import dependence, error_in, progress_after
 from frazil.upsert.emptied import Emptying, emptying_in
 from frazil.upsert.key_updates.parts import KeyUpdateNotes, KeyUpdatePart, KeyUpdateSearch, key_update_notes
@@ -17,13 +17,17 @@ def _report(ends: dict[str, dict[int, int]], *unpaired: tuple[str, int, int], em
     return load_report(dump_report(TaskReport("n.t", changes=ChangeReport(notes=notes))))
 
 
+def _emptied(position: str) -> Progress:
+    return Progress(order=OrderProgress(emptied=position))
+
+
 def test_the_notes_of_all_tasks_are_read_as_one() -> None:
     tasks = [_report({}, ("b", 1, 2), emptied="5"), _report({"a": {0: 7}}, ("a", 0, 1), emptied="3"), _report({})]
     report = merge_reports("n.t", tasks)
     assert key_update_notes(report.changes) == KeyUpdateNotes(False, (("a", 0, 1), ("b", 1, 2)), (), {"a": {0: 7}})
     assert emptying_in(report.changes) == Emptying("5")
-    assert progress_after(Progress(), Progress(emptied="4"), report).emptied == "5"
-    assert progress_after(Progress(), Progress(emptied="6"), report).emptied == "6"
+    assert progress_after(Progress(), _emptied("4"), report).order.emptied == "5"
+    assert progress_after(Progress(), _emptied("6"), report).order.emptied == "6"
 
 
 def test_parts_of_primary_key_updates_survive_their_way() -> None:
@@ -55,4 +59,4 @@ def test_rows_that_depend_on_more_than_their_records_are_named() -> None:
 def test_the_last_deletes_of_a_batch_are_in_its_progress() -> None:
     last = LastDelete("a", 0, 4, "k")
     report = TaskReport("n.t", changes=ChangeReport(last_deletes=(last,)))
-    assert progress_after(Progress(offsets={"a": {0: 5}}), Progress(), report).last_deletes == (last,)
+    assert progress_after(Progress(offsets={"a": {0: 5}}), Progress(), report).order.last_deletes == (last,)

@@ -21,7 +21,7 @@ from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.types import Commit, Progress, Resolved
+from frazil.types import Commit, Progress, Resolved, Writer
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.commit import commit_changes
 from frazil.upsert.lookup.live_rows import read_columns
@@ -76,7 +76,7 @@ class Lake:
             written=WrittenFiles(data=tuple(file for one in reports for file in one.written.data)),
             changes=ChangeReport(touched=tuple(touched for one in reports for touched in one.changes.touched)),
         )
-        progress = Progress(offsets={"a": {0: self.offset}}, commit_id=new_id(), epoch=1, run_id="r")
+        progress = Progress(offsets={"a": {0: self.offset}}, commit_id=new_id(), writer=Writer(1, "r"))
         commit = Commit(_NAME, report.written.data, progress, self.progress)
         state = self.catalog.load(_NAME)
         assert state is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.report import ChangeReport, Counts, TaskReport
-from frazil.types import LastDelete, Progress
+from frazil.types import LastDelete, OrderProgress, Progress
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
@@ -64,7 +64,7 @@ def test_deletes_of_the_batches_before_are_known_and_no_finding_of_the_task() ->
 
 def test_progress_has_those_that_all_of_its_records_end_with() -> None:
     one, other, third = (LastDelete("a", partition, 5, "k") for partition in range(3))
-    before = Progress(last_deletes=(one, other, third))
+    before = Progress(order=OrderProgress(last_deletes=(one, other, third)))
     read = TaskReport(
         "t",
         counts=Counts(latest_ms={"a": {1: 7}}),

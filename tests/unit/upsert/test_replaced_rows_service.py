@@ -89,12 +89,12 @@ def test_a_tombstone_is_that_of_the_delete_that_the_batch_before_has_ended_with(
     scenario.catch_up()
     log.lsn = 1
     log.remove(1)
-    assert [last.offset for last in scenario.catch_up().progress.last_deletes] == [4]
+    assert [last.offset for last in scenario.catch_up().progress.order.last_deletes] == [4]
     log.lsn = 9
     log.write({"id": 2, "v": "c", "big": "C"}, partition=1)
-    assert [last.offset for last in scenario.catch_up().progress.last_deletes] == [4]
+    assert [last.offset for last in scenario.catch_up().progress.order.last_deletes] == [4]
     scenario.source.produce("a", 0, None, 0, gap, key=json.dumps({"id": 1}).encode())
-    assert scenario.catch_up().progress.last_deletes == ()
+    assert scenario.catch_up().progress.order.last_deletes == ()
     assert [row["v"] for row in scenario.by_id()] == ["b", "c"]
     log.send(0, {"id": 1}, None, ())
     scenario.catch_up()

@@ -95,7 +95,7 @@ def test_a_truncate_takes_what_is_older_in_every_partition_whenever_it_comes(tmp
     assert scenario.values() == {3: "new", 4: "new", 5: "new"}
     scenario.change(4, "c", 6, "old, and late", 1)
     scenario.change(9, "c", 8, "new", 1)
-    assert scenario.catch_up().progress.emptied.startswith("00000000000000000005/")
+    assert scenario.catch_up().progress.order.emptied.startswith("00000000000000000005/")
     assert scenario.values() == {3: "new", 4: "new", 5: "new", 8: "new"}
     scenario.change(10, "t")
     scenario.catch_up()
@@ -219,5 +219,5 @@ def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tm
         headers = tuple((name, word.encode()) for name, word in one["headers"])
         scenario.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)
     lsn = json.loads(truncate["value"])["source"]["lsn"]
-    assert scenario.catch_up().progress.emptied.startswith(f"{lsn:020d}/")
+    assert scenario.catch_up().progress.order.emptied.startswith(f"{lsn:020d}/")
     assert (scenario.upsert_table(), [kind for kind, _ in scenario.dead_letters()]) == ([], [])

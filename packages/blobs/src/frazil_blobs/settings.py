@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from frazil.spec.syntax.units import parse_size
+from frazil.stages.settings import StageSettings
 from frazil.store.addresses import address_of
 
 MiB = 1024 * 1024
@@ -58,10 +59,8 @@ class ReferenceSettings(BaseModel):
         return allow
 
 
-class BlobSettings(BaseModel):
+class BlobSettings(StageSettings):
     """What the key holds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: The columns of bytes, each a path such as `lidar.points`.
     columns: tuple[str, ...] = ()
@@ -90,6 +89,15 @@ class BlobSettings(BaseModel):
             if column not in self.columns:
                 raise ValueError(f"`extract` has `{column}`, which `columns` does not name")
         return self
+
+    @property
+    def makes_rows(self) -> bool:
+        """See StageSettings: columns of bytes become structs."""
+        return True
+
+    def in_folder(self, folder: str) -> Self:
+        """See StageSettings."""
+        return self.model_copy(update={"store": folder})
 
     @property
     def referring(self) -> tuple[str, ...]:

@@ -5,14 +5,18 @@ What leaves the row is written with the table's files (`packs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from frazil.errors import SpecError
+from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.process.program import Call, Expression, Field, Literal
+from frazil.stages.row_stage import RowStage
+from frazil.stages.stage import RowWriter
+from frazil.write.target import TableTarget
 from frazil_blobs.extract import INFO
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
@@ -184,20 +188,36 @@ def _plain(address: str) -> str:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}"
 
 
-def move(settings: BlobSettings, folder: str) -> BlobSettings:
-    """Returns the settings of a copy of the table, whose packs are in a folder."""
-    return settings.model_copy(update={"store": folder})
+class BlobStage(RowStage):
+    """The key `blobs` of a table: it looks at the objects only, and never changes one."""
+
+    actions = ("blobs_compact", "blobs_sweep")
+
+    def describe(self) -> str:
+        """See TableStage."""
+        return f"{self.name}: {plan(self.settings)}"
+
+    def after_query(self, types: Mapping[str, pa.DataType]) -> Mapping[str, Expression]:
+        """See TableStage."""
+        return reshape(self.settings, types)
+
+    def check_table(self, location: str | None) -> Iterator[StageCheck]:
+        """See TableStage."""
+        return check(self.settings, location)
+
+    def change(self, columns: Mapping[str, pa.Array]) -> StageResult:
+        """See RowStage."""
+        return run(self.settings, columns)
+
+    def refuse(self, target: TableTarget, columns: Mapping[str, pa.Array]) -> Sequence[Refusal]:
+        """See RowStage."""
+        refusals: Sequence[Refusal] = function_of("frazil_blobs.incoming:refuse")(self.settings, target, columns)
+        return refusals
+
+    def open(self, target: TableTarget) -> RowWriter | None:
+        """See TableStage."""
+        writer: RowWriter | None = function_of("frazil_blobs.packs:open_packs")(self.settings, target)
+        return writer
 
 
-STAGE = StageKind(
-    BlobSettings,
-    run,
-    plan,
-    refuse="frazil_blobs.incoming:refuse",
-    reshape=reshape,
-    open="frazil_blobs.packs:open_packs",
-    check=check,
-    move=move,
-    actions=("blobs_compact", "blobs_sweep"),
-)
-"""The stage: its `run` looks at the objects only, and never changes one."""
+STAGE = StageKind(BlobSettings, BlobStage)

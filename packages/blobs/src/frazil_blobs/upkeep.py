@@ -19,7 +19,7 @@ from frazil.failpoints import hit
 from frazil.maintenance.plan import DAILY_MS, Action, Planning
 from frazil.maintenance.run import Round
 from frazil.schema.arrow import one_array, unsliced
-from frazil.stages.package import PackageStage
+from frazil.stages.row_stage import RowStage
 from frazil.stages.stage import TableStage
 from frazil.store.file_io import StoredFile, StoreIO, store_of
 from frazil.write.target import TableTarget
@@ -44,7 +44,7 @@ _GROUP_BYTES = 256 * MiB
 def settings_in(stages: Sequence[TableStage]) -> BlobSettings | None:
     """Returns the settings of the table's objects; None where it has none."""
     for stage in stages:
-        if isinstance(stage, PackageStage) and isinstance(stage.settings, BlobSettings):
+        if isinstance(stage, RowStage) and isinstance(stage.settings, BlobSettings):
             return stage.settings
     return None
 

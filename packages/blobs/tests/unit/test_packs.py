@@ -19,13 +19,12 @@ from frazil.report import TaskReport
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
-from frazil.stages.package import PackageStage
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import TableQuery, TableTarget
 from frazil_blobs import read
 from frazil_blobs.incoming import may_ask
 from frazil_blobs.settings import BlobSettings
-from frazil_blobs.stage import reshape
+from frazil_blobs.stage import BlobStage, reshape
 from frazil_blobs.values import checksum_of
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -47,7 +46,7 @@ def table(folder: Path, columns: dict[str, str], blobs: Sequence[str], **setting
     program = Program((Project(tuple(expressions.items())),), output)
     ids = iter(range(FIRST_PLACEHOLDER_ID, FIRST_PLACEHOLDER_ID + 1000))
     schema = new_schema((field.name, iceberg_type(field.type, ids)) for field in output)
-    stages = (PackageStage("blobs", chosen.model_dump_json(by_alias=True)),)
+    stages = (BlobStage.make("blobs", chosen),)
     return target_of(folder, {}, query=TableQuery(source, program), stages=stages).with_schema(schema)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frazil.plugins.stages import STAGES
+from frazil_blobs.settings import BlobSettings
 from frazil_testing.play import played_spec
 from tests.unit.spec.conftest import load as load
 from tests.unit.spec.conftest import working_directory as working_directory
@@ -19,5 +19,5 @@ def test_packs_of_a_case_are_in_its_folder(load: Load, tmp_path: Path) -> None:
     assert topic is not None
     [table] = played_spec(spec, [topic], tmp_path, "case").tables
     [(name, settings)] = table.stages
-    expected = STAGES.get("blobs").settings(columns=("image",), store=f"{tmp_path.as_uri()}/beside", above=1024)
+    expected = BlobSettings(columns=("image",), store=f"{tmp_path.as_uri()}/beside", above=1024)
     assert (name, settings) == ("blobs", expected)

@@ -95,10 +95,10 @@ def _commit(snapshot: Snapshot, pipeline: str, before: Progress, after: Progress
         numbers[3] + numbers[4],
         numbers[5] + numbers[6],
         tuple(_ranges(before.offsets, after.offsets)) if after is not None and is_own and is_known else (),
-        tuple(schema for schema in after.schemas if schema not in before.schemas)
+        tuple(schema for schema in after.batch.schemas if schema not in before.batch.schemas)
         if after is not None and is_known
         else (),
-        after.epoch if after is not None else None,
+        after.writer.epoch if after is not None else None,
         snapshot.schema_id,
     )
 
@@ -169,7 +169,7 @@ class SchemaChange:
 
 def current_columns(metadata: TableMetadata) -> list[SchemaColumn]:
     """Returns the fields of the newest schema, nested ones behind their parents."""
-    return list(_fields(metadata.schemas[-1]).values()) if metadata.schemas else []
+    return list(_fields(metadata.shape.schemas[-1]).values()) if metadata.shape.schemas else []
 
 
 def schema_changes(metadata: TableMetadata, commits: list[CommitRow]) -> list[SchemaChange]:
@@ -179,7 +179,7 @@ def schema_changes(metadata: TableMetadata, commits: list[CommitRow]) -> list[Sc
     first = {commit.schema_id: commit for commit in commits}  # The oldest one comes last.
     changes_of_schemas: list[SchemaChange] = []
     before: dict[int, SchemaColumn] | None = None
-    for schema in metadata.schemas:
+    for schema in metadata.shape.schemas:
         number, fields = int(schema["schema-id"]), _fields(schema)
         changes = ("created",) if before is None else tuple(_changes(before, fields))
         changes_of_schemas.append(SchemaChange(number, changes, first.get(number)))

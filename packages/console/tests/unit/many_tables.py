@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from frazil.api.redaction import Redaction
 from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
-from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
+from frazil.catalog.table_metadata import MetadataSizes, Snapshot, StoredData, TableMetadata, TableShape
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.requests import UnknownTable
@@ -29,7 +29,7 @@ from frazil.publish.report import PublishReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
 from frazil.spec.syntax.forms import Address
-from frazil.types import Progress, Watermark
+from frazil.types import CommittedBatch, Progress, Watermark, Writer
 from frazil_console.history import FINE, Sample, open_history
 from frazil_console.pages import Console
 from frazil_http.app import make_app
@@ -111,8 +111,7 @@ class ManyTables:
         offsets = {topic: {partition: 1_000 * number + partition for partition in range(3)}}
         progress = Progress(
             offsets,
-            epoch=3,
-            run_id="6f1c",
+            writer=Writer(3, "6f1c"),
             watermark=Watermark(complete_to_ms=now_ms - 60_000 * index),
             committed_at_ms=now_ms - 60_000 * index,
         )
@@ -130,7 +129,10 @@ class ManyTables:
         for number in range(1, 5):
             offsets = {topic: {p: 100 * number + p for p in range(3)}}
             schemas = ("7", "9") if number == 4 else ("7",)
-            summary = to_summary("shop", Progress(offsets, commit_id=f"c{number}", schemas=schemas, epoch=3))
+            summary = to_summary(
+                "shop",
+                Progress(offsets, commit_id=f"c{number}", batch=CommittedBatch(schemas=schemas), writer=Writer(3)),
+            )
             summary |= {"operation": "append", "added-records": f"{300 * number}", "added-data-files": "1"}
             if number == 3:
                 summary = {"operation": "replace", "deleted-data-files": "12", key("shop", "maintenance-id"): "m"}
@@ -156,12 +158,12 @@ class ManyTables:
             "u",
             f"/t/{name}",
             2,
-            48_000,
+            MetadataSizes(48_000),
             {},
             {one.id: one for one in snapshots},
             4,
             files=files,
-            schemas=schemas_json,
+            shape=TableShape(schemas_json),
         )
 
     def open_pages(self, pipeline: RunningPipeline, operations: Operations, http: HttpSpec) -> list[Pages]:
@@ -194,7 +196,7 @@ def _make_app(many: ManyTables, http: HttpSpec) -> Guard:
 
 
 def _state(name: str, progress: Progress) -> TableState:
-    return TableState(name, "u", Schema(), f"/t/{name}", {}, 2, 0, progress)
+    return TableState(name, "u", Schema(), f"/t/{name}", {}, 2, progress)
 
 
 def _trouble(table: Table, number: int) -> None:

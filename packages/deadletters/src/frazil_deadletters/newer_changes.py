@@ -121,7 +121,7 @@ class ChangeOrder:
             verdicts[is_asked & decides & np.array(is_known)] = APPLY
         verdicts[verdicts == _ASK] = UNKNOWN
         verdicts[verdicts == _ASK_OR_APPLY] = APPLY
-        verdicts[are_emptied(self._target, keys, progress.emptied)] = SUPERSEDED
+        verdicts[are_emptied(self._target, keys, progress.order.emptied)] = SUPERSEDED
         for remaining in self._draft.remaining:
             verdicts[_are_newer(remaining, keys) & (verdicts == APPLY)] = WAITING
         return verdicts

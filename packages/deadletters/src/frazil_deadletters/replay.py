@@ -251,7 +251,7 @@ class _Attempt:
 
     def take(self, rows: pa.Table) -> None:
         """Reads the dead letters of one file with selected ones."""
-        chosen, columns_left = self._selection.of(rows), self.target.reading.columns_left
+        chosen, columns_left = self._selection.of(rows), self.target.reading.evolution.columns_left
         write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
         readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
         self._selected += crashing.num_rows

@@ -150,7 +150,7 @@ class UpsertReplay:
         readable, crashing, reasons = split_crashing(self._target, dead_letters)
         draft.places.update(places_of(dead_letters))
         draft.unread |= dict(zip(places_of(crashing), reasons, strict=True))
-        columns_left, columns_of = self._target.reading.columns_left, partial(stored.records_of, self._target)
+        columns_left, columns_of = self._target.reading.evolution.columns_left, partial(stored.records_of, self._target)
         for topic, batch in stored.by_topic(readable):
             for some, columns, changes in read_bounded(batch, partial(self._read, topic), columns_left, columns_of):
                 yield topic, places_of(some), columns, changes

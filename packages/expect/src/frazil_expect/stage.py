@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -38,22 +38,22 @@ class Expectation:
     outcome: Literal["row", "drop", "refuse"]
 
 
-def expect_stage(settings: ExpectSpec) -> ExpectStage | None:
-    """Returns the stage of a table with these settings; None where none of its rows is judged."""
-    # A share is judged when all tasks have reported.
-    expectations = tuple(
-        Expectation(spec.name, spec.that, _OUTCOMES.get(spec.action, "row") if spec.at_most is None else "row")
-        for spec in settings.expect
-        if spec.is_of_rows
-    )
-    return ExpectStage(expectations) if expectations else None
-
-
 @dataclass(frozen=True)
 class ExpectStage(TableStage):
     """See TableStage."""
 
     expectations: tuple[Expectation, ...]
+
+    @classmethod
+    def make(cls, _name: str, settings: ExpectSpec) -> Self | None:
+        """Returns the stage of a table with these settings; None where none of its rows is judged."""
+        # A share is judged when all tasks have reported.
+        expectations = tuple(
+            Expectation(spec.name, spec.that, _OUTCOMES.get(spec.action, "row") if spec.at_most is None else "row")
+            for spec in settings.expect
+            if spec.is_of_rows
+        )
+        return cls(expectations) if expectations else None
 
     def conditions(self) -> Sequence[RowCondition]:
         """See TableStage."""

@@ -32,7 +32,7 @@ def expect(action: str, that: str = "amount >= 0", name: str = "positive") -> Ex
 
 def balance(scene: Scene) -> Balance:
     """The balance of the newest commit, of its records alone."""
-    found = scene.progress().balance
+    found = scene.progress().batch.balance
     assert found is not None
     return replace(found, fields={})
 
@@ -64,8 +64,8 @@ def test_with_warn_rows_stay_and_what_does_not_meet_the_condition_is_counted(sce
         made.feed("a", BAD)
         made.catch_up()
     assert ids(made) == [1, 2, 3, 2]
-    assert made.progress().findings == {"positive": 3, "identified": 0}
-    assert made.progress().ignored_records == {}
+    assert made.progress().totals.findings == {"positive": 3, "identified": 0}
+    assert made.progress().totals.ignored_records == {}
     (first, second) = [one for one in logs if one["event"] == "expectation_not_met"]
     assert (first["expectation"], first["count"], first["offset"], first["action"]) == ("positive", 2, 1, "warn")
     assert first["reason"] == "the record does not meet positive (amount >= 0): amount = -5"
@@ -96,8 +96,8 @@ def test_with_drop_the_record_makes_no_row_and_is_counted_by_the_name(scene: Any
     made.feed("a", GOOD, BAD, NULL, {"id": 9, "amount": -1})
     made.catch_up()
     assert ids(made) == [1]
-    assert made.progress().ignored_records == {"positive": 2, "where": 1}
-    assert made.progress().findings == {"positive": 2, "small": 1}
+    assert made.progress().totals.ignored_records == {"positive": 2, "where": 1}
+    assert made.progress().totals.findings == {"positive": 2, "small": 1}
     assert balance(made) == Balance(4, 1, 0, {"positive": 2, "where": 1})
 
 
@@ -227,7 +227,7 @@ def test_a_condition_that_tasks_cannot_judge_stops_the_table(
     assert table.status.remedy
     made.settings = {"expect": (expect("warn", "amount > 0"),), **settings}
     made.catch_up()
-    assert made.progress().findings == {"positive": 0}
+    assert made.progress().totals.findings == {"positive": 0}
 
 
 def test_a_protected_table_shows_no_value_that_its_rows_do_not_have(scene: Any) -> None:
@@ -254,7 +254,7 @@ def test_expectations_of_an_existing_table_are_met_by_what_comes_and_may_go_agai
     made.feed("a", BAD)
     made.catch_up()
     assert ids(made) == [2, 4, 2]
-    assert made.progress().findings == {}
+    assert made.progress().totals.findings == {}
 
 
 def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_table(scene: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_
     made.catch_up()
     made.feed("a", *({"id": n, "email": None} for n in range(99, 102)))
     made.catch_up()
-    assert (len(ids(made)), made.progress().findings) == (102, {"has_email": 4})
+    assert (len(ids(made)), made.progress().totals.findings) == (102, {"has_email": 4})
     made.feed("a", *({"id": n, "email": None if n % 2 else "e"} for n in range(102, 202)))
     table = stopped(made)
     assert table.status.reason == (
@@ -275,7 +275,7 @@ def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_
     assert (len(ids(made)), table.status.where) == (102, "topic a, partition 0, offset 103")
     made.settings = {"expect": (few.model_copy(update={"action": "warn"}),)}
     made.catch_up()
-    assert (len(ids(made)), made.progress().findings) == (202, {"has_email": 54})
+    assert (len(ids(made)), made.progress().totals.findings) == (202, {"has_email": 54})
 
 
 @pytest.mark.parametrize("settings", [{}, UPSERT], ids=["append", "upsert"])
@@ -292,7 +292,7 @@ def test_a_commit_with_fewer_rows_than_expected_stops_the_table_or_is_counted(
     made.settings = {**settings, "expect": (enough.model_copy(update={"action": "warn"}), expect("drop"))}
     with structlog.testing.capture_logs() as logs:
         made.catch_up()
-    assert (ids(made), made.progress().findings) == ([1, 4, 5], {"enough": 1, "positive": 2})
+    assert (ids(made), made.progress().totals.findings) == ([1, 4, 5], {"enough": 1, "positive": 2})
     assert "a commit has fewer than 2 rows" in [one.get("reason") for one in logs]
 
 
@@ -300,7 +300,7 @@ def test_expectations_of_commits_need_no_query(scene: Any) -> None:
     made = scene(expect=(ExpectationSpec(name="enough", min_rows=1),))
     made.feed("a", GOOD)
     made.catch_up()
-    assert (made.spec("a").tables[0].has_query, made.progress().findings) == (False, {"enough": 0})
+    assert (made.spec("a").tables[0].has_query, made.progress().totals.findings) == (False, {"enough": 0})
 
 
 def _change(op: str, row: Any) -> dict[str, Any]:

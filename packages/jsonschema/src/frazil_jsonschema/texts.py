@@ -71,7 +71,9 @@ class JsonSchemas:
             path: {name: type_at(struct, (*path[len(image) :], name)) or kind for name, kind in members.items()}
             for path, members in decoded.requested_fields.items()
         }
-        missing = find_missing_fields(table, without_rejected(struct, reading.rejected_at, image), reading.may_widen)
+        missing = find_missing_fields(
+            table, without_rejected(struct, reading.rejected_at, image), reading.evolution.may_widen
+        )
         lacking = {(*image, *path): members for path, members in missing.items()}
         if (
             not image
@@ -99,7 +101,7 @@ def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType)
     struct, depth = schema.struct, 0
     if reading.envelope is not None:
         struct, depth = row_of(reading.envelope, struct), int(is_wrapped(reading.envelope, names))
-    fed, units = FedColumns(struct, table.fields), dict(reading.units)
+    fed, units = FedColumns(struct, table.fields), dict(reading.declared.units)
     local, unsigned = set[Path](), set[Path]()
     for path, title in schema.titles.items():
         if title in LOCAL_UNITS or title == UNSIGNED.name:
@@ -108,8 +110,12 @@ def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType)
                 (unsigned if title == UNSIGNED.name else local).add(mine)
                 if LOCAL_UNITS.get(title):
                     units.setdefault(mine, LOCAL_UNITS[title])
-    times = replace(reading, units=tuple(units.items()), local_times=frozenset(local)) if local else reading
-    return replace(times, unsigned=frozenset(unsigned)) if unsigned else times
+    if not local and not unsigned:
+        return reading
+    declared = replace(
+        reading.declared, units=tuple(units.items()), local_times=frozenset(local), unsigned=frozenset(unsigned)
+    )
+    return replace(reading, declared=declared)
 
 
 def _texts(bodies: Bodies) -> pa.BinaryArray:

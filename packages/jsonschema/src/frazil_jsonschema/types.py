@@ -285,7 +285,7 @@ def _of_value(reading: Reading, table: t.IcebergType, written: t.IcebergType, pa
         column, part = both
         yield from _of_value(reading, column.field_type, part.field_type, (*path, column.name))
     elif can_promote(table, written):
-        if not reading.may_widen:
+        if not reading.evolution.may_widen:
             yield path, f"{table} is not widened to {written}"
     elif not ((_written_as(table) | _declared_for(reading, table, path)) & _written_as(written)):
         yield path, f"{type_word(written)} does not fit {type_word(table)}"

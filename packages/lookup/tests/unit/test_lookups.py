@@ -93,7 +93,7 @@ def test_a_table_without_a_query_gets_the_struct_of_the_lookup(scene: Any) -> No
         {"id": 2, "country_code": "xx", "country": None},
         {"id": 3, "country_code": None, "country": None},
     ]
-    assert made.progress().lookups == {"country": {"table": "ref.countries", "snapshot-id": 1}}
+    assert made.progress().batch.lookups == {"country": {"table": "ref.countries", "snapshot-id": 1}}
 
 
 def test_a_query_and_steps_use_what_was_looked_up(scene: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_query_and_steps_use_what_was_looked_up(scene: Any) -> None:
         {"id": 1, "name": "GERMANY", "unknown": False},
         {"id": 3, "name": "FRANCE", "unknown": False},
     ]
-    assert made.progress().ignored_records == {"where": 1, "filter": 1}
+    assert made.progress().totals.ignored_records == {"where": 1, "filter": 1}
 
 
 def test_fields_are_found_in_any_case(scene: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_miss_drops_the_record_by_the_name_of_the_lookup(scene: Any) -> None:
     made.feed("a", {"id": 1, "country_code": "de"}, {"id": 2, "country_code": "xx"}, {"id": 3})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1}]
-    assert made.progress().ignored_records == {"lookup country": 2}
+    assert made.progress().totals.ignored_records == {"lookup country": 2}
 
 
 def test_a_miss_makes_a_dead_letter(scene: Any) -> None:
@@ -168,7 +168,7 @@ def test_each_commit_names_the_version_that_its_rows_show(scene: Any) -> None:
     made.feed("a", {"id": 2, "country_code": "de"}, {"id": 3, "country_code": "fr"})
     made.catch_up()
     assert [row["name"] for row in made.rows("n.a")] == ["Germany", "Deutschland", None]
-    assert made.progress().lookups["country"]["snapshot-id"] == snapshot
+    assert made.progress().batch.lookups["country"]["snapshot-id"] == snapshot
 
 
 def test_a_batch_that_is_tried_again_has_one_version_whole(scene: Any) -> None:
@@ -182,7 +182,7 @@ def test_a_batch_that_is_tried_again_has_one_version_whole(scene: Any) -> None:
     snapshot = put(made, [("de", "Deutschland", "EU"), ("fr", "Frankreich", "EU")])
     made.catch_up()
     assert [row["name"] for row in made.rows("n.a")] == ["Germany", "Deutschland", "Frankreich"]
-    assert made.progress().lookups["country"]["snapshot-id"] == snapshot
+    assert made.progress().batch.lookups["country"]["snapshot-id"] == snapshot
 
 
 def test_one_process_takes_a_new_version_and_new_types_of_the_reference_table(scene: Any) -> None:
@@ -252,7 +252,7 @@ def test_the_commit_of_replayed_dead_letters_names_the_version_that_their_rows_h
     history = [one.summary for one in made.catalog.history("n.a", ("lookups", "replay-id"))]
     [named] = [summary for summary in history if "replay-id" in summary]
     assert json.loads(named["lookups"]) == {"country": {"table": "ref.countries", "snapshot-id": snapshot}}
-    assert made.progress().lookups["country"]["snapshot-id"] < snapshot
+    assert made.progress().batch.lookups["country"]["snapshot-id"] < snapshot
 
 
 def test_a_lookup_finds_by_several_fields_nested_ones_too(scene: Any, tmp_path: Path) -> None:
@@ -349,13 +349,13 @@ def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scen
         {"id": 1, "name": "Germany", "region": None},
         {"id": 2, "name": "", "region": "x"},
     ]
-    first = made.progress().lookups["country"]
+    first = made.progress().batch.lookups["country"]
     assert first["file"] == str(file)
     file.write_text("code,name,region\nde,Deutschland,\n")
     made.feed("a", {"id": 3, "country_code": "de"})
     made.catch_up()
     assert made.rows("n.a")[-1]["name"] == "Deutschland"
-    assert made.progress().lookups["country"] != first
+    assert made.progress().batch.lookups["country"] != first
 
 
 def _refused(scene: Scene, *records: Any) -> str:

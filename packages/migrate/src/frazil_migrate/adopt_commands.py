@@ -156,7 +156,7 @@ def _refuse_query(
     if not table.spec.has_query:
         return
     [planned] = plan_of(spec, source, catalog, queries, table.name)
-    problem = planned.query_problem
+    problem = planned.query.problem
     if planned.action == "stop" and problem is not None:
         raise TableStopped(problem.message, problem.remedy, problem.where or table.name)
 

@@ -1,5 +1,10 @@
 """What the package adds to Frazil, by its entry points."""
 
-from frazil.plugins.stages import TableStageKind
+from frazil.plugins.stages import StageKind
 
-PROTECT = TableStageKind("frazil_protect.stage:protect_stage", kernels="frazil_protect.kernels:KERNELS")
+PROTECT = StageKind(
+    "frazil.stages.protect_settings:ProtectSpec",
+    "frazil_protect.stage:ProtectStage",
+    note="frazil.stages.notes:ProtectedFields",
+    kernels="frazil_protect.kernels:KERNELS",
+)

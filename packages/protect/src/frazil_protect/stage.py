@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -40,19 +40,19 @@ _OTHER_METADATA = frozenset(f"_{field}" for field in METADATA_TYPES) - {KEY, HEA
 """How a query names the metadata of records that has no rules."""
 
 
-def protect_stage(settings: ProtectSpec) -> ProtectStage | None:
-    """Returns the stage of a table with these settings; None without a key."""
-    if settings.protect_key is None:
-        return None
-    rules = tuple(Rule(**rule.model_dump()) for rule in settings.protect)
-    return ProtectStage(Protection(rules, RecordKey(settings.protect_key.encode())))
-
-
 @dataclass(frozen=True)
 class ProtectStage(TableStage):
     """See TableStage."""
 
     protection: Protection
+
+    @classmethod
+    def make(cls, _name: str, settings: ProtectSpec) -> Self | None:
+        """Returns the stage of a table with these settings; None without a key."""
+        if settings.protect_key is None:
+            return None
+        rules = tuple(Rule(**rule.model_dump()) for rule in settings.protect)
+        return cls(Protection(rules, RecordKey(settings.protect_key.encode())))
 
     @property
     def record_key(self) -> RecordKey:

@@ -175,7 +175,7 @@ def _compare(gate: _Gate, names: tuple[str, str], subject: str, schema: WriterSc
 
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
     """Yields the subjects of a topic with their newest schemas; an empty subject where no record type is known yet."""
-    ids = gate.table.progress.schemas if gate.table.state is not None and not is_key else ()
+    ids = gate.table.progress.batch.schemas if gate.table.state is not None and not is_key else ()
     writer_schemas = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
     subjects = gate.schemas.subjects(topic, value, writer_schemas, is_key)
     for subject in subjects:
@@ -232,10 +232,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     fields, reading = target.fields, target.reading
     if target.shaping is not None:
         layout = target.layout
-        fields, reading = (
-            layout.fields,
-            replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
-        )
+        fields, reading = layout.fields, replace(reading, declared=layout.declared)
     message = table.spec.source.value.message or ""
     struct = row_struct(written, target.envelope, fields, message, reading)
     renames = row_renames(written, target.envelope, struct)
@@ -259,7 +256,7 @@ def _fitted(
 ) -> Decoded:
     if written.kind == "json_schema":  # The records contain text, from which columns accept more than from such types.
         requested_fields = (
-            find_missing_fields(StructType(*fields), struct, reading.may_widen)
+            find_missing_fields(StructType(*fields), struct, reading.evolution.may_widen)
             if reading.unknown_fields == "add"
             else {}
         )

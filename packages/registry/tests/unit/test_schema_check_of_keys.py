@@ -13,7 +13,7 @@ from frazil.ops.check import Finding
 from frazil.registry.port import Naming
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
-from frazil.types import Commit, Progress
+from frazil.types import Commit, CommittedBatch, Progress
 from frazil_registry.schema_check import check_schemas
 from frazil_testing.memory_registry import MemoryRegistry
 from packages.registry.tests.unit.test_schema_check import HEAD, avro
@@ -45,7 +45,9 @@ def look(
         state = scenario.catalog.create("s.t", schema, {}, 2)
         if key_columns:
             scenario.catalog.mark("s.t", "key-columns", key_columns)
-        scenario.catalog.commit(Commit("s.t", (), Progress(commit_id="c", schemas=read_with), state.progress))
+        scenario.catalog.commit(
+            Commit("s.t", (), Progress(commit_id="c", batch=CommittedBatch(schemas=read_with)), state.progress)
+        )
         table.state = scenario.catalog.load("s.t")
     return list(check_schemas([table], Schemas(registry, naming), spec.file.path))
 

@@ -21,7 +21,16 @@ from frazil.catalog.layout import (
     refuse_partition_field_names,
     spec_of,
 )
-from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
+from frazil.catalog.port import (
+    NamedAppend,
+    NotSent,
+    Replacement,
+    Rewrite,
+    StoredLayout,
+    TableMoved,
+    TableSize,
+    TableState,
+)
 from frazil.catalog.progress import (
     COMMIT_ID,
     REPLAY_ID,
@@ -138,8 +147,8 @@ class MemoryCatalog:
                 refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)
                 order = order_of(layout.sort_by or (), fresh, table)
-                state = TableState(table, new_id(), fresh, location, dict(properties), format_version, 0, Progress())
-                state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
+                state = TableState(table, new_id(), fresh, location, dict(properties), format_version, Progress())
+                state = replace(state, layout=StoredLayout(0, spec.model_dump_json(), order.model_dump_json()))
                 self._tables[table] = StoredTable(state, adopted_by={self._pipeline})
         return self._loaded(table)
 

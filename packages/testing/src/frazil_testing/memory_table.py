@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.branches_port import Tag
 from frazil.catalog.layout import METRICS_OF, Layout, find_column, order_of, spec_change
-from frazil.catalog.port import TableState
+from frazil.catalog.port import StoredLayout, TableState
 from frazil.catalog.scans import LiveFile, numbered
 from frazil.errors import UnavailableError
 from frazil.spec.partitioning import transform_of
@@ -110,7 +110,7 @@ def live_files(line: Sequence[MemorySnapshot]) -> list[LiveFile]:
 
 def rearranged(state: TableState, layout: Layout) -> TableState:
     """Returns the table with the partition spec and the sort order of the layout."""
-    spec, order = state.partitioning, state.sorting
+    before, spec, order = state.layout, state.partitioning, state.sorting
     if layout.partition_by is not None:
         change = spec_change(layout.partition_by, state.schema, spec)
         kept = [field for field in spec.fields if field.name not in change.removed]
@@ -124,10 +124,12 @@ def rearranged(state: TableState, layout: Layout) -> TableState:
         order = order_of(layout.sort_by, state.schema)
     return replace(
         state,
-        spec_id=spec.spec_id,
-        partition_spec=spec.model_dump_json(),
-        older_specs=state.older_specs if spec == state.partitioning else (*state.older_specs, state.partition_spec),
-        sort_order=order.model_dump_json(),
+        layout=StoredLayout(
+            spec.spec_id,
+            spec.model_dump_json(),
+            order.model_dump_json(),
+            before.older_specs if spec == state.partitioning else (*before.older_specs, before.partition_spec),
+        ),
     )
 
 

@@ -23,7 +23,6 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.plugins.stages import STAGES
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec, Start, TableSpec, TopicSelector
 from frazil.spec.settings import ValueSpec
@@ -294,11 +293,8 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
 
     def begun(table: TableSpec) -> TableSpec:
         dead_letters = table.bad_records.dead_letters.model_copy(update={"topic": None})
-        stages = tuple(
-            (name, STAGES.get(name).call("move", settings, settings, f"{folder.as_uri()}/beside"))
-            for name, settings in table.stages
-        )
-        return table.model_copy(update={"start": Start(), "dead_letters": dead_letters, "stages": stages})
+        copy = table.model_copy(update={"start": Start(), "dead_letters": dead_letters})
+        return copy.with_stages(lambda stage: stage.in_folder(f"{folder.as_uri()}/beside"))
 
     selectors = [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for topic in topics:

@@ -204,7 +204,7 @@ class Trial:
             batch = batch_of([record for record in records if record.topic == topic])
             read = self._reading(target, topic)
             with quoting_no_record(Job({topic: target})):
-                for _, columns, reading in read_bounded(batch, read, target.reading.columns_left):
+                for _, columns, reading in read_bounded(batch, read, target.reading.evolution.columns_left):
                     decoded = requests_of_rows(target.source or target, topic, columns, reading.decoded)
                     needs.note(decoded, [topic], fixed)
                     needs.key_columns = needs.key_columns or reading.key_columns

@@ -83,7 +83,7 @@ def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> Tried
     Raises: RuntimeError, which quotes no record, in place of another exception where the table's records are private.
     """
     with quoting_no_record(Job({record.topic: target})):
-        ((_, columns, changes),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
+        ((_, columns, changes),) = read_bounded(batch_of([record]), read_one, target.reading.evolution.columns_left)
         seen = _input(target, record.topic, columns)
         dropped = tuple(sorted(name for name, count in changes.ignored_records.items() if count))
         if not changes.decoded.refused.any():

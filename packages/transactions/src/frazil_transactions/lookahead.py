@@ -57,7 +57,7 @@ class _Followed:
         """Moves the logs to the position of the table: after the last cut, before it, or elsewhere. Returns the
         partitions whose newest earlier change is not known.
         """
-        position, places = planned.position, planned.table.progress.places
+        position, places = planned.position, planned.table.progress.order.places
         if self.cut is not None and position == advance(self.cut.position, self.cut.ranges):
             done = [
                 run

@@ -22,6 +22,7 @@ from frazil.errors import RecordError, UnavailableError
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.rows.decoder import decode_values
 from frazil.schema.arrow import arrow_type
+from frazil.schema.declared_values import NOTHING_DECLARED
 from frazil.types import OffsetRange
 from frazil.write.target import METADATA_TYPES
 from frazil_transactions.runs import Mark
@@ -157,7 +158,9 @@ _EVENT_FIELDS = (
 def reading_of_marks(reading: Reading, envelope: Envelope) -> Reading:
     """Returns the settings with which only the transaction fields of records are read."""
     bare = Envelope(envelope.kind, placeholder=envelope.placeholder)
-    return replace(reading, envelope=bare, unknown_fields="drop", is_rescuing=False, selection=None, units=())
+    return replace(
+        reading, envelope=bare, unknown_fields="drop", is_rescuing=False, selection=None, declared=NOTHING_DECLARED
+    )
 
 
 def read_marks(
@@ -224,7 +227,9 @@ def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> 
     if reading.format == "json":
         events = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
         return list(_events(events, topic)), frozenset()
-    plain = replace(reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, units=())
+    plain = replace(
+        reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, declared=NOTHING_DECLARED
+    )
     decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISMATCHES)
     columns = [column.to_pylist() for column in decoded.columns]
     names = [field.name for field in _EVENT_FIELDS]

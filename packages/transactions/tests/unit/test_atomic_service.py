@@ -367,10 +367,10 @@ def test_without_the_setting_nothing_of_it_stays_in_the_progress(tmp_path: Path)
     scenario = AtomicScenario(tmp_path, events=True)
     scenario.tell(1, (1, "a"))
     scenario.end(1, 1)
-    assert scenario.catch_up().progress.places == {TOPIC: {0: "00000000000000001000/00000000000000000001"}}
+    assert scenario.catch_up().progress.order.places == {TOPIC: {0: "00000000000000001000/00000000000000000001"}}
     scenario.change(atomic=None)
     scenario.tell(2, (1, "b"))
-    assert scenario.catch_up().progress.places == {}
+    assert scenario.catch_up().progress.order.places == {}
 
 
 def test_a_transaction_that_its_connector_has_died_in_is_not_counted(tmp_path: Path) -> None:

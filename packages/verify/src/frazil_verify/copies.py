@@ -123,10 +123,9 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,
-                **{name: stage.of_copy() for name, stage in table.spec.stage_settings.items()},
                 "dead_letters": table.spec.bad_records.dead_letters.model_copy(update={"table": None, "topic": None}),
             }
-        )
+        ).with_stages(lambda stage: stage.of_copy())
         for table in copies.tables
     )
     catalog = CatalogSpec(uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=f"{folder}/warehouse")

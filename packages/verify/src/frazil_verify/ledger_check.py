@@ -76,15 +76,15 @@ def check_ledger(pipeline: str, history: History) -> LedgerCheck:
 
 def _check_progress(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None:
     before = seen.before
-    if progress.balance is None:
+    if progress.batch.balance is None:
         if key(seen.pipeline, REPAIR_ID) in snapshot.summary:
             _note_repair(seen, snapshot)
         elif before is not None and progress.commit_id != before.commit_id:
             _check_empty(seen, snapshot, before, progress)
         return
-    if progress.balance.lost:
+    if progress.batch.balance.lost:
         _add_finding(
-            seen, snapshot, Kind.LEDGER, f"{progress.balance.lost} records of the commit are not accounted for"
+            seen, snapshot, Kind.LEDGER, f"{progress.batch.balance.lost} records of the commit are not accounted for"
         )
     ledger = progress.ledger
     if ledger is None or before is None or before.ledger is None:
@@ -117,7 +117,7 @@ def _check_empty(seen: _Pass, snapshot: Snapshot, before: Progress, progress: Pr
 
 
 def _check_sums(seen: _Pass, snapshot: Snapshot, before: Progress, progress: Progress, ledger: Ledger) -> None:
-    old, balance = before.ledger, progress.balance
+    old, balance = before.ledger, progress.batch.balance
     assert old is not None
     assert balance is not None
     if ledger.before != before.commit_id or ledger.commits != old.commits + 1:
@@ -158,7 +158,7 @@ def _check_offsets(seen: _Pass, snapshot: Snapshot, before: Progress, progress: 
 
 def _moves(before: Progress, progress: Progress) -> Iterator[tuple[str, int, int, int]]:
     """Yields the ranges between two commits, without skipped offsets: topic, partition, first offset and end."""
-    known, skipped = by_partition(before.offsets), by_partition(progress.skipped)
+    known, skipped = by_partition(before.offsets), by_partition(progress.batch.skipped)
     starts: Mapping[tuple[str, int], int] = by_partition(progress.ledger.starts) if progress.ledger else {}
     for (topic, partition), end in sorted(by_partition(progress.offsets).items()):
         start = known.get((topic, partition), starts.get((topic, partition), 0))
@@ -174,7 +174,7 @@ def _check_rows(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None:
     if ledger is None or ledger.rows is None:
         seen.base_rows = None
         return
-    if progress.balance is not None and old is not None and old.rows is not None:
+    if progress.batch.balance is not None and old is not None and old.rows is not None:
         added, rows = snapshot.number("added-records"), ledger.rows - old.rows
         if added != rows:
             _add_finding(seen, snapshot, Kind.LEDGER, f"its files have {added} rows, and its records made {rows}")

@@ -226,7 +226,7 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     is_inexact = changes.mode != "append" or changes.changelog or changes.dedupe is not None or table.spec.has_query
     dead = _dead_offsets(opened, table)
     findings = Findings(keeps_all=opened.options.keeps_all)
-    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.bad_skipped)))
+    findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.totals.bad_skipped)))
     if is_inexact:
         findings.note("rows without an offset that was read are looked for; offsets may have no row or several")
     elif ledger is None:
@@ -346,7 +346,7 @@ def _schema_texts(opened: Opened, table: Table) -> Mapping[int, str]:
 
     registry = REGISTRIES.get("confluent").opener(settings)
     texts = {}
-    for name in state.progress.schemas:
+    for name in state.progress.batch.schemas:
         if name.isdigit() and (schema := registry.by_id(int(name))) is not None:
             texts[int(name)] = schema.text
     return texts

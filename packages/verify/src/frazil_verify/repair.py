@@ -251,7 +251,8 @@ def _progress(before: Progress, plan: RepairPlan) -> Progress:
     is_whole = len(plan.repairs) == len(judgement.repairs)
     if ledger is not None and ledger.rows is not None and is_whole:
         ledger = replace(ledger, rows=judgement.expected_rows, row_digest=judgement.expected_digest)
-    return replace(before, commit_id=new_id(), balance=None, skipped={}, dead_letters=None, ledger=ledger)
+    batch = replace(before.batch, balance=None, skipped={})
+    return replace(before, commit_id=new_id(), batch=batch, dead_letters=None, ledger=ledger)
 
 
 def _lines(plan: RepairPlan) -> list[str]:

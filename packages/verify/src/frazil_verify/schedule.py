@@ -114,10 +114,10 @@ def find_windows(
                 others.append(snapshot.snapshot_id)
             continue
         ranges = None if before is None else _ranges(before, progress.offsets, starts_at_zero)
-        if ranges is not None and progress.run_id == run_id and (others or (ranges and progress.balance)):
+        if ranges is not None and progress.writer.run_id == run_id and (others or (ranges and progress.batch.balance)):
             ids = (*others, snapshot.snapshot_id)
             # Without a balance the commit moved the progress and read nothing; without ranges it repeats a balance.
-            read = (ranges, progress.balance.read) if ranges and progress.balance is not None else ((), 0)
+            read = (ranges, progress.batch.balance.read) if ranges and progress.batch.balance is not None else ((), 0)
             windows.append(Window(ids, read[0], snapshot.schema_id, bool(others), read[1]))
         before, others = progress.offsets, []
     if others:

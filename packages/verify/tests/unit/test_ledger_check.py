@@ -10,7 +10,7 @@ import pytest
 
 from frazil.catalog.progress import MAINTENANCE_ID, REPLAY_ID, key, to_summary
 from frazil.ledger import Ledger
-from frazil.types import Balance, Progress
+from frazil.types import Balance, CommittedBatch, Progress
 from frazil_verify.findings import Kind
 from frazil_verify.history import History, Snapshot
 from frazil_verify.ledger_check import check_ledger
@@ -25,7 +25,7 @@ def commit(number: int) -> Progress:
         offsets={"t": {0: number * BATCH}},
         topic_ids={"t": "id"},
         commit_id=f"c{number}",
-        balance=Balance(BATCH, 8, 1, {"where": 1}),
+        batch=CommittedBatch(balance=Balance(BATCH, 8, 1, {"where": 1})),
         ledger=Ledger(
             number, f"c{number - 1}" if number > 1 else "", number * BATCH, number * BATCH, number, number * 8, number,
             number, number * 8, number,
@@ -88,7 +88,7 @@ def _ledger(number: int, **sums: Any) -> Progress:
         (_with(3, replace(commit(3), offsets={"t": {0: 15}})), Kind.OVERLAP),
         (_with(3, _ledger(3, records=29)), Kind.LEDGER),
         (_with(3, _ledger(3, written=25)), Kind.LEDGER),
-        (_with(3, replace(commit(3), balance=Balance(BATCH, 7, 1, {"where": 1}))), Kind.LEDGER),
+        (_with(3, replace(commit(3), batch=CommittedBatch(balance=Balance(BATCH, 7, 1, {"where": 1})))), Kind.LEDGER),
         (_with(3, _ledger(3, commits=1)), Kind.LEDGER),
         (lambda: [*clean()[:2], *clean()[3:]], Kind.LEDGER),
         (_with(5, commit(5), total=32), Kind.MISSING),
@@ -136,7 +136,8 @@ def test_a_compaction_that_loses_rows_is_found() -> None:
 
 
 def test_skipped_offsets_new_partitions_and_a_recreated_topic_are_no_gap() -> None:
-    skipped = replace(commit(3), offsets={"t": {0: 50}}, skipped={"t": {0: (20, 40)}})
+    batch = replace(commit(3).batch, skipped={"t": {0: (20, 40)}})
+    skipped = replace(commit(3), offsets={"t": {0: 50}}, batch=batch)
     assert kinds([*clean(2), committed(3, skipped)]) == set()
     ledger = commit(3).ledger
     assert ledger is not None

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from frazil.catalog.progress import key, to_summary
-from frazil.types import Balance, OffsetRange, Progress
+from frazil.types import Balance, CommittedBatch, OffsetRange, Progress, Writer
 from frazil_verify.schedule import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 
 PIPELINE, RUN = "p", "this"
 
 
 def _commit(number: int, end: int, run_id: str = RUN, balance: Balance | None = Balance()) -> Snapshot:  # noqa: B008
-    progress = Progress(offsets={"t": {0: end}}, commit_id=str(number), run_id=run_id, balance=balance)
+    progress = Progress(
+        offsets={"t": {0: end}},
+        commit_id=str(number),
+        writer=Writer(run_id=run_id),
+        batch=CommittedBatch(balance=balance),
+    )
     return Snapshot(number, number - 1, 1, "append", to_summary(PIPELINE, progress))
 
 

@@ -398,7 +398,7 @@ class IcebergCatalog:
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
         cached = self._states.get(commit.table)
-        if cached is None or cached[1].older_specs:  # Of other tables Java need not be asked.
+        if cached is None or cached[1].layout.older_specs:  # Of other tables Java need not be asked.
             forget_dropped_values(self.gateway, self.pipeline, java, commit.table, self.branch_of(commit.table))
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)

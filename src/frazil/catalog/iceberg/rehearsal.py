@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
-from frazil.types import Commit, DataFile, Progress
+from frazil.types import Commit, DataFile, Progress, Writer
 
 _NAME = "rehearsal"
 _TABLE = f"{_NAME}.t"
@@ -30,7 +30,7 @@ def rehearse_commits(gateway: Any, count: int = 2) -> None:
     state = catalog.create(_TABLE, _SCHEMA, {}, 2)
     file = DataFile("rehearsal", 1, 1, _FILE)
     for number in range(count):
-        progress = Progress(offsets={_NAME: {0: number}}, commit_id=new_id(), epoch=1, run_id=_NAME)
+        progress = Progress(offsets={_NAME: {0: number}}, commit_id=new_id(), writer=Writer(1, _NAME))
         commit = Commit(_TABLE, (file,), progress, state.progress, shape=state.shape)
         state = replace(state, progress=catalog.commit(commit))
         state = catalog.load(_TABLE) or state

@@ -14,7 +14,7 @@ from frazil.catalog.iceberg.java import each, head_of, length, summary_of
 from frazil.catalog.iceberg.opening import REST
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
-from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.port import StoredLayout, TableSize, TableState
 from frazil.catalog.progress import from_summary, key
 from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
@@ -85,15 +85,17 @@ class StateReader:
             location=java.location(),
             properties=properties,
             format_version=metadata.formatVersion(),
-            spec_id=java.spec().specId(),
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
             io_properties=self._io_properties(java, table),
             head_id=snapshot.snapshotId() if snapshot is not None else None,
             main_id=main.snapshotId() if main is not None else None,
-            partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
-            sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
-            older_specs=self._older_specs(java),
+            layout=StoredLayout(
+                spec_id=java.spec().specId(),
+                partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
+                sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
+                older_specs=self._older_specs(java),
+            ),
             must_keep_metadata=KEEPS_METADATA.items() <= self._properties.items(),
             marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
         )

@@ -87,7 +87,7 @@ def read_documents(outer: Conversion, raw: pa.Array, owner: NDArray[np.int32], k
     def read(texts: Texts, slices: Slices, error: NDArray[np.uint8]) -> pa.Array:
         return _read_members(texts, slices, kind, name, error)
 
-    reading = replace(outer.reading, is_extended=True)
+    reading = replace(outer.reading, json=replace(outer.reading.json, is_extended=True))
     image, texts, slices, error = read_objects(raw, Conversion(reading, "", len(raw), outer.limit), read)
     texts.refuse(slices, error, name, FAULTS)
     outer.take(texts.conversion, owner)

@@ -21,7 +21,7 @@ from frazil.cdc.envelope import BY_KEY
 from frazil.cdc.json.row_images import replace_rows
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import EXTENDED_JSON, Reading
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Records, pick, structs_where
@@ -56,7 +56,7 @@ def fill_from_keys(
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
     decoded = decode_json(
-        keys.columns[0].drop_null(), kind.fields, Reading(unknown_fields=reading.unknown_fields, is_extended=True)
+        keys.columns[0].drop_null(), kind.fields, Reading(unknown_fields=reading.unknown_fields, json=EXTENDED_JSON)
     )
     rows = np.flatnonzero(lacks)
     image = structs_where([field.name for field in kind.fields], decoded.columns, rows.size)

@@ -81,7 +81,7 @@ def read_members(texts: Texts, slices: Slices, fields: Sequence[NestedField], pa
 
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     """Returns one column of any type, with a value per slice: null where it is absent, null or refused."""
-    if texts.reading.is_extended:
+    if texts.reading.json.is_extended:
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     return reader(texts, slices, kind, path) if reader else read_scalar(texts, slices, kind, path)

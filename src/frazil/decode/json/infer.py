@@ -110,14 +110,14 @@ def infer_type(texts: Texts, slices: Slices, path: Path) -> t.IcebergType | None
 def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     """Returns the type and the first value's position; see `infer_type`."""
     slices = texts.selected(slices, path)
-    if texts.reading.is_extended:
+    if texts.reading.json.is_extended:
         slices = unwrap_new_scalars(texts, slices)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
     hint = texts.reading.hint_at.get(tuple(map(fold_case, path)))
-    if hint == "moment" and not texts.reading.is_extended:
+    if hint == "moment" and not texts.reading.json.is_extended:
         hint = "string"
     if len(families) == 1 and (hint is None or hint in families):
         return _of_family(texts, slices, families.pop(), kinds, path)
@@ -246,11 +246,11 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: Path) -> None:
 def _text_type(texts: Texts, slices: Slices, path: Path) -> t.IcebergType:
     if (slices.kind == ESCAPED).any():  # A record with half of a surrogate pair brings no column.
         read_scalar(texts, slices.only(ESCAPED), t.StringType(), path)
-    return type_of_texts(texts, slices) if texts.reading.infers_times else t.StringType()
+    return type_of_texts(texts, slices) if texts.reading.json.infers_times else t.StringType()
 
 
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: Path) -> t.IcebergType:
-    kind = texts.reading.numbers
+    kind = texts.reading.json.numbers
     if kind is None and (DOUBLE in kinds or NON_FINITE in kinds):
         kind = t.DoubleType()
     if kind is not None:

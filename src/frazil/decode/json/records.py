@@ -175,7 +175,7 @@ def read_objects(
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return read_objects(canonical, conversion.apart(), read, True, values)
-    if conversion.reading.is_extended and (error == scan.MALFORMED).any():
+    if conversion.reading.json.is_extended and (error == scan.MALFORMED).any():
         quoted = quote_bare_words(values)
         if quoted is not None:
             return read_objects(quoted, conversion.apart(), read, has_canonical_keys)
@@ -214,7 +214,7 @@ def _texts_of(
     values: pa.BinaryArray, conversion: Conversion | None, has_canonical_keys: bool, sent: pa.BinaryArray | None = None
 ) -> Texts:
     conversion = conversion or Conversion(_LOOKING_UP, "", len(values), 0)
-    sent = sent if conversion.reading.coerced else None
+    sent = sent if conversion.reading.declared.coerced else None
     starts = None if sent is None else _text_slices(values).start
     return Texts(bytes_of(values), conversion, has_canonical_keys, sent, starts)
 

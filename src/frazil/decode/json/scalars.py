@@ -127,7 +127,7 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
 
 def _read_integer(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -> pa.Array:
     numbers = slices.integers()
-    is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.reading.unsigned
+    is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.reading.declared.unsigned
     if numbers is not None and is_plain:
         if isinstance(kind, t.LongType):
             return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
@@ -141,7 +141,7 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: t.IcebergType, path: P
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
-    least = 0 if path in texts.reading.unsigned else least
+    least = 0 if path in texts.reading.declared.unsigned else least
     slow = np.empty(len(slices), np.int32)
     count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
     for row in slow[:count].tolist():
@@ -178,7 +178,7 @@ def _read_double(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) 
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.is_connect or texts.reading.is_extended) and bad.any():
+    if (texts.is_connect or texts.reading.json.is_extended) and bad.any():
         words = slices.only(STRING) if texts.is_connect else non_finite_of(slices)
         _read_non_finite(texts, words, out, valid, bad)
     refuse_values(texts, slices, bad, kind, path)
@@ -255,10 +255,10 @@ def _read_text(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) ->
     column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
     if scale is not None:
         column = with_unscaled(column, slices.kind, scale)
-    if path in texts.reading.unsigned:
+    if path in texts.reading.declared.unsigned:
         column = without_wrapping(column, slices.kind)
     if zone is not None:
-        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.reading.local_times)
+        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.reading.declared.local_times)
     elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
     elif unit is None or not isinstance(kind, t.TimestampType | t.TimestamptzType):

@@ -213,7 +213,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
 def with_hints(job: Job, hints: Hints) -> Job:
     """Returns the job with the hints that earlier records of the table have left, to be read by one task."""
     targets = {
-        topic: replace(target, reading=replace(target.reading, hints=hints)) for topic, target in job.targets.items()
+        topic: replace(target, reading=target.reading.with_hints(hints)) for topic, target in job.targets.items()
     }
     return replace(job, targets=targets, is_scattered=True)
 

@@ -44,10 +44,14 @@ from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
 from frazil.types import (
     Commit,
+    CommittedBatch,
     Offsets,
+    OrderProgress,
     PendingDeadLetters,
     Progress,
-    Watermark,
+    RestProgress,
+    Totals,
+    Writer,
     add_counts,
     advance,
     by_topic,
@@ -72,10 +76,8 @@ class Identity:
     pipeline: str
     #: The id of the Kafka cluster.
     cluster_id: str
-    #: The number of the run; a later run has a greater one.
-    epoch: int
-    #: The id of the run.
-    run_id: str
+    #: This run.
+    writer: Writer
 
 
 class Pipeline:
@@ -194,7 +196,7 @@ class Pipeline:
             offsets=planned.position,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
-            derived=(*table.derived, *new_tables),
+            rest=replace(table.progress.rest, derived=(*table.derived, *new_tables)),
             ledger=first_ledger(table.progress, planned.position),
         )
         return Replan(named, report, (NewTables(new_tables),))
@@ -227,8 +229,8 @@ class Pipeline:
 
     def restart(self, table: Table, offsets: Offsets) -> TableState:
         """Commits the table's progress with other offsets, and without a row."""
-        forgotten = {"last_deletes": (), "event_times": Watermark(), "windows_complete_to_us": None, "ledger": None}
-        return self._commit_progress(table, offsets=offsets, **forgotten)
+        order = OrderProgress(places=table.progress.order.places, emptied=table.progress.order.emptied)
+        return self._commit_progress(table, offsets=offsets, order=order, ledger=None)
 
     def _commit_progress(self, table: Table, **changes: Any) -> TableState:
         state = table.state
@@ -236,11 +238,9 @@ class Pipeline:
         mine = replace(
             state.progress,
             commit_id=new_id(),
-            epoch=self._identity.epoch,
-            run_id=self._identity.run_id,
-            skipped={},
+            writer=self._identity.writer,
+            batch=replace(state.progress.batch, skipped={}, balance=None),
             dead_letters=None,
-            balance=None,
             **changes,
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
@@ -323,11 +323,11 @@ class Pipeline:
         offsets = advance(planned.position, ranges)
         held = open_transactions(offsets, planned.ends, planned.log_ends)
         skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
-        findings = add_counts(before.findings, report.findings.counts)
+        findings = add_counts(before.totals.findings, report.findings.counts)
         counted = (name for stage in table.spec.stage_settings.values() for name in stage.counted)
         silent = planned.silent | {(r.topic, r.partition) for r in held}
         times = advance_watermark(
-            before.event_times, greatest_times(report.changes), ranges, offsets, planned.ends, silent
+            before.order.event_times, greatest_times(report.changes), ranges, offsets, planned.ends, silent
         )
         balance = checked_balance(planned, report)
         progress = Progress(
@@ -335,8 +335,7 @@ class Pipeline:
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
             commit_id=new_id(),
-            epoch=self._identity.epoch,
-            run_id=self._identity.run_id,
+            writer=self._identity.writer,
             watermark=advance_watermark(
                 before.watermark,
                 report.counts.latest_ms,
@@ -345,20 +344,20 @@ class Pipeline:
                 planned.ends,
                 silent,
             ),
-            event_times=times,
-            windows_complete_to_us=windows_complete_to(target_of(table), times),
-            skipped=table.offsets.skipped,
-            schemas=_read_with(table),
-            bad_skipped=before.bad_skipped + skipped,
-            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
+            batch=CommittedBatch(table.offsets.skipped, _read_with(table), table.schema.reference_versions, balance),
             dead_letters=_pending_dead_letters(planned, report),
-            places=planned.places or {},
-            derived=table.derived,
-            rest_records=add_counts(before.rest_records, report.share.rest_records),
-            balance=balance,
+            totals=Totals(
+                bad_skipped=before.totals.bad_skipped + skipped,
+                ignored_records=add_counts(before.totals.ignored_records, report.counts.ignored_records),
+                findings={name: findings.get(name, 0) for name in counted},
+            ),
+            order=OrderProgress(
+                places=planned.places or {},
+                event_times=times,
+                windows_complete_to_us=windows_complete_to(target_of(table), times),
+            ),
+            rest=RestProgress(table.derived, add_counts(before.rest.records, report.share.rest_records)),
             ledger=next_ledger(planned, report, before, balance),
-            findings={name: findings.get(name, 0) for name in counted},
-            lookups=table.schema.reference_versions,
         )
         return progress_after(progress, before, report)
 

@@ -129,7 +129,7 @@ class Discovery:
         """
         if rest.spec.source.share is None:
             return
-        for derived in (*rest.progress.derived, *rest.found_tables):
+        for derived in (*rest.progress.rest.derived, *rest.found_tables):
             if derived.name not in self.tables:
                 self._add(self._spec.derived_table(rest.spec, derived))
                 self._match(self.tables[derived.name], self._found)

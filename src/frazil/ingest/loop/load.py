@@ -28,7 +28,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
-from frazil.types import Offsets, by_partition
+from frazil.types import Offsets, Writer, by_partition
 from frazil.upsert.history.columns import check_order
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.merge.functions import check_functions
@@ -91,7 +91,7 @@ class Loader:
     @property
     def pipeline(self) -> Pipeline:
         """The steps of a batch, with this process's identity."""
-        identity = Identity(self._name, self.cluster_id, self._epoch or 1, self._run_id)
+        identity = Identity(self._name, self.cluster_id, Writer(self._epoch or 1, self._run_id))
         return Pipeline(self._services, identity)
 
     def take_epoch(self, epoch: int) -> None:
@@ -328,7 +328,11 @@ class Loader:
 
 
 def _first_ids(table: Table) -> set[str]:
-    return {LATEST} if table.spec.source.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
+    return (
+        {LATEST}
+        if table.spec.source.value.source == "latest"
+        else {i for i in table.progress.batch.schemas if _is_id(i)}
+    )
 
 
 def _is_id(word: str) -> bool:

@@ -243,7 +243,7 @@ class Service:
                 break
             except UnavailableError as error:
                 self._wait_after_outage(error)
-        epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
+        epoch = 1 + max((table.progress.writer.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
         self._suspects.last_until_s = self._clock.monotonic_s() + OTHERS_FIRST_S
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)

@@ -10,7 +10,7 @@ from math import prod
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.port import Catalog, StoredLayout, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
 from frazil.ingest.tables.batch_ends import Cut
@@ -66,7 +66,7 @@ class Table:
     #: Bad records and dead letters.
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: What is remembered for stages.
-    watches: tuple[StageWatch, ...] = field(default_factory=stage_watches)
+    watches: tuple[StageWatch, ...] = ()
     #: Primary-key updates.
     changes: ChangeState = field(default_factory=ChangeState)
     #: Figures of this process, for metrics.
@@ -77,6 +77,9 @@ class Table:
     refusal: tuple[str, str, str] | None = None
     #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
     is_key_known: bool = True
+
+    def __post_init__(self) -> None:
+        self.watches = self.watches or stage_watches(self.spec)
 
     @cached_property  # The loop reads it of a thousand tables in each turn.
     def name(self) -> str:
@@ -103,7 +106,7 @@ class Table:
     def derived(self) -> tuple[DerivedTable, ...]:
         """The tables that were derived from values of its records, without those that the pipeline file has now."""
         share = self.spec.source.share
-        return share.without_declared((*self.progress.derived, *self.found_tables)) if share is not None else ()
+        return share.without_declared((*self.progress.rest.derived, *self.found_tables)) if share is not None else ()
 
     def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
@@ -175,7 +178,7 @@ class Table:
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
-        self.watches = stage_watches()
+        self.watches = stage_watches(self.spec)
         self.changes = ChangeState(resolved=self.changes.resolved)
 
     def note_committed(self, report: TaskReport) -> None:
@@ -307,7 +310,7 @@ def _records_state(spec: TableSpec, state: TableState) -> TableState:
     text = state.marks.get(RECORDS_SCHEMA)
     schema = Schema.model_validate_json(text) if text else Schema()
     schema = extend_schema(schema, {(): declared_columns(spec)})
-    return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
+    return replace(state, schema=schema, layout=StoredLayout(state.layout.spec_id))
 
 
 def target_file_size(table: Table) -> int:

@@ -10,8 +10,8 @@ from functools import partial
 from pyiceberg.schema import Schema
 
 from frazil.catalog.maintenance_port import Transfer
-from frazil.decode.settings import Reading
-from frazil.decode.wire_format import KEY_HEADER
+from frazil.decode.settings import NO_EVOLUTION, Evolution, JsonTypes, Reading, WireFormat
+from frazil.decode.wire_format import KEY_HEADER, VALUE_HEADER
 from frazil.errors import SpecError
 from frazil.ingest.tables.settings import (
     envelope_of,
@@ -104,7 +104,7 @@ def _known_records(table: Table) -> KnownRecords:
         ),
         noted=(*table.changes.noted(), *noted_times(table.progress)),
         is_single_task=table.changes.is_single_task,
-        last_deletes=table.progress.last_deletes,
+        last_deletes=table.progress.order.last_deletes,
     )
 
 
@@ -209,20 +209,25 @@ def _reading(table: Table) -> Reading:
     value = spec.source.value
     return Reading(
         format=value.format,
-        framing=framing_of(value),
-        is_by_header=value.framing == "header" and value.source != "latest",
-        message=value.message or "",
+        wire=_wire(value),
         schemas=tuple(sorted(table.schema.of_values)),
         **spec.shape.fitting,
+        evolution=Evolution(
+            may_widen=spec.shape.schema_evolution == "evolve",
+            columns_left=max(
+                0, spec.bad_records.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)
+            ),
+            rejected=tuple(sorted(table.schema.rejected.items())),
+        ),
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
-        rejected=tuple(sorted(table.schema.rejected.items())),
-        columns_left=max(
-            0, spec.bad_records.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)
-        ),
-        numbers=spec.source.numbers,
-        infers_times=spec.source.infer.timestamps,
+        json=JsonTypes(numbers=spec.source.numbers, infers_times=spec.source.infer.timestamps),
     )
+
+
+def _wire(value: ValueSpec, header: str = VALUE_HEADER) -> WireFormat:
+    is_by_header = value.framing == "header" and value.source != "latest"
+    return WireFormat(framing_of(value), is_by_header, header, value.message or "")
 
 
 def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
@@ -231,16 +236,15 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
     key = written or spec.source.key
     return Reading(
         format=key.format,
-        framing=framing_of(key),
-        is_by_header=key.framing == "header" and key.source != "latest",
-        header=KEY_HEADER,
-        message=key.message or "",
+        wire=_wire(key, KEY_HEADER),
         schemas=table.schema.under(KEY_SCHEMA),
         unknown_fields="refuse" if spec.shape.schema_evolution == "freeze" else "add",
-        may_widen=spec.shape.schema_evolution == "evolve",
+        evolution=Evolution(
+            may_widen=spec.shape.schema_evolution == "evolve",
+            rejected=tuple(sorted((path, why) for path, why in table.schema.rejected.items() if path[0] == KEY_ROOT)),
+        ),
         on_bad=spec.bad_records.on_bad_record,
-        rejected=tuple(sorted((path, why) for path, why in table.schema.rejected.items() if path[0] == KEY_ROOT)),
-        numbers=spec.source.numbers,
+        json=JsonTypes(numbers=spec.source.numbers),
     )
 
 
@@ -257,11 +261,10 @@ def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
 def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
     return Reading(
         format=value.format,
-        framing=framing_of(value),
-        message=value.message or "",
+        wire=_wire(value),
         schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
         unknown_fields="drop",
-        may_widen=False,
+        evolution=NO_EVOLUTION,
         on_bad=table.spec.bad_records.on_bad_record,
     )
 

@@ -149,7 +149,7 @@ class _FirstRun(TableRun):
             records = records.filter(pa.array(~is_crashing))
         if records.num_rows:
             read = partial(self._read_inputs, topic)
-            for piece, _, (changes, inputs) in read_bounded(records, read, self.target.reading.columns_left):
+            for piece, _, (changes, inputs) in read_bounded(records, read, self.target.reading.evolution.columns_left):
                 self.steps.append((_Step(partial(TableRun.take, topic=topic, of_source=changes), piece), inputs))
 
     def _keep(self, take: Callable[..., None]) -> None:

@@ -262,7 +262,7 @@ class TableRun:
             return self._read(topic, columns, decoded.pop() if decoded else None)
 
         columns_of = partial(_columns, self.target, topic)
-        for _, columns, changes in read_bounded(records, read, self.target.reading.columns_left, columns_of):
+        for _, columns, changes in read_bounded(records, read, self.target.reading.evolution.columns_left, columns_of):
             self._take_read(topic, columns, changes)
 
     def _take_read(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
@@ -317,9 +317,8 @@ class TableRun:
     def _note_hints(self, decoded: Decoded) -> None:
         """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
         if self.is_trial:
-            hints = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
-            reading = replace(self.source.reading, hints=tuple(hints.items()))
-            self.source = replace(self.source, reading=reading)
+            hints = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.json.hints)
+            self.source = replace(self.source, reading=self.source.reading.with_hints(hints.items()))
             query = self.target.query
             self.target = replace(self.target, query=replace(query, source=self.source)) if query else self.source
 

@@ -293,16 +293,17 @@ def _count(batch: _Batch, is_dropped: Bools) -> Duplicates:
 
 def _counted(progress: Progress, dropped: Duplicates) -> Progress:
     """Returns the progress with the dropped records in its balance."""
-    balance = progress.balance
+    balance, totals = progress.batch.balance, progress.totals
     if not dropped.records or balance is None:
         return progress
     named, ledger = _named(dropped), progress.ledger
     if ledger is not None:
         count = dropped.records
         ledger = replace(ledger, written=ledger.written - count, dropped=ledger.dropped + count)
+    balance = replace(balance, written=balance.written - dropped.records, dropped=add_counts(balance.dropped, named))
     return replace(
         progress,
         ledger=ledger,
-        ignored_records=add_counts(progress.ignored_records, named),
-        balance=replace(balance, written=balance.written - dropped.records, dropped=add_counts(balance.dropped, named)),
+        totals=replace(totals, ignored_records=add_counts(totals.ignored_records, named)),
+        batch=replace(progress.batch, balance=balance),
     )

@@ -265,11 +265,11 @@ def _of_schemas(reading: Reading, records: Records) -> KeyFields:
 def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[np.int32]]]:
     """Yields the id of each schema and the records whose key it describes."""
     keys = records["key"]
-    if reading.framing != "none":
-        for number, rows in group_rows(split_headers(keys, reading.framing).ids):
+    if reading.wire.framing != "none":
+        for number, rows in group_rows(split_headers(keys, reading.wire.framing).ids):
             yield str(number), rows
-    elif reading.is_by_header:
-        named = guids_of(records["headers"], reading.header)
+    elif reading.wire.is_by_header:
+        named = guids_of(records["headers"], reading.wire.header)
         for code, header in enumerate(named.found):
             if header.fault is None:
                 yield header.guid or str(header.id), np.flatnonzero(named.codes == code).astype(np.int32)
@@ -283,10 +283,10 @@ def _messages(
     """Yields each message of a schema and its records: a Protobuf schema has several messages, and each record names
     one.
     """
-    if schema.kind != "protobuf" or reading.message:
-        yield reading.message or "", rows
-    elif reading.framing != "none":
-        indexed = message_schemas().split_indexes(select_bodies(split_headers(keys, reading.framing).bodies, rows))
+    if schema.kind != "protobuf" or reading.wire.message:
+        yield reading.wire.message or "", rows
+    elif reading.wire.framing != "none":
+        indexed = message_schemas().split_indexes(select_bodies(split_headers(keys, reading.wire.framing).bodies, rows))
         for code, indexes in enumerate(indexed.paths):
             yield indexes, rows[indexed.path == code]
 

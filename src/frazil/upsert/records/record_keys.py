@@ -22,7 +22,7 @@ from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
-from frazil.decode.settings import NO_ENVELOPE, Reading
+from frazil.decode.settings import EXTENDED_JSON, NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
@@ -30,6 +30,7 @@ from frazil.rows.connect_messages import payloads_of
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
+from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names, column_settings
 from frazil.schema.projection import KEY_ROOT, format_path
@@ -135,16 +136,16 @@ def _as_declared(target: TableTarget, key: Reading, fed: Mapping[Path, Path]) ->
     """Returns the reading of keys with the units and zones of their columns, and whether these accept other types. fed:
     the field of the row with the same column, by path in the key.
     """
-    read_as = target.layout if target.shaping is not None else target.reading
-    units, zones = dict(read_as.units), dict(read_as.zones)
-    return replace(
-        key,
+    declared = target.layout.declared if target.shaping is not None else target.reading.declared
+    units, zones = dict(declared.units), dict(declared.zones)
+    of_key = DeclaredValues(
         units=tuple((path, units[field]) for path, field in fed.items() if field in units),
-        zones=tuple((path, zones[field]) for path, field in fed.items() if field in zones),
         coerced=tuple(
-            path for path, field in fed.items() if any(field[: len(prefix)] == prefix for prefix in read_as.coerced)
+            path for path, field in fed.items() if any(field[: len(prefix)] == prefix for prefix in declared.coerced)
         ),
+        zones=tuple((path, zones[field]) for path, field in fed.items() if field in zones),
     )
+    return replace(key, declared=of_key)
 
 
 def _in_row(places: Mapping[Path, tuple[Path, ...]], root: str) -> dict[Path, Path]:
@@ -276,7 +277,7 @@ def _read_documents(
     rows, others = np.flatnonzero(has_id), np.flatnonzero(~has_id)
     if rows.size:
         documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
-        as_json = replace(changes, key=Reading(format="json", is_extended=True))
+        as_json = replace(changes, key=Reading(format="json", json=EXTENDED_JSON))
         keys = _spread(_read_records(target, as_json, documents, limit), keys, rows, limit)
     if others.size and not ids.missing:
         keys = _spread(read_others(target, changes, pick(records, others), limit), keys, others, limit)

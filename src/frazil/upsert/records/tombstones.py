@@ -162,7 +162,7 @@ def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[
     """Returns the deletes that are the last records before `offsets`, in some partitions."""
     deletes = [
         delete
-        for delete in before.last_deletes
+        for delete in before.order.last_deletes
         if delete.partition not in report.counts.latest_ms.get(delete.topic, {})
     ]
     deletes += sorted(report.changes.last_deletes, key=lambda delete: delete.offset)

@@ -23,7 +23,7 @@ PLACE = ("a", 0)
 def _table(name: str, *offsets: int, topic_id: str = "id-a") -> Table:
     """A table that has committed these next offsets of the partitions of topic `a`."""
     progress = Progress({"a": dict(enumerate(offsets))}, {"a": topic_id}, snapshot_id=1)
-    state = TableState(name, "u", Schema(), "/t", {}, 2, 0, progress)
+    state = TableState(name, "u", Schema(), "/t", {}, 2, progress)
     topics = {"a": TopicDescription("a", "id-a", len(offsets))}
     table = Table(TableSpec(name=name, topics=()), state=state, offsets=OffsetState(topics=topics))
     table.catalog.loaded_at_s = 1.0

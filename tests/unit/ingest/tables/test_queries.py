@@ -30,7 +30,7 @@ def test_a_query_makes_the_rows_and_drops_are_counted_in_the_commit(scene: Any) 
     made.feed("a", {"id": 3, "email": None, "kind": "order"}, {"id": 4})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "email": "a@x"}, {"id": 3, "email": None}]
-    assert made.progress().ignored_records == {"where": 2}
+    assert made.progress().totals.ignored_records == {"where": 2}
     assert made.progress().offsets == {"a": {0: 4}}
 
 
@@ -64,7 +64,7 @@ def test_where_alone_takes_a_part_of_the_topic(scene: Any) -> None:
     made.feed("a", {"id": 1, "kind": "order"}, {"id": 2, "kind": "visit"}, {"id": 3})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "kind": "order"}]
-    assert made.progress().ignored_records == {"where": 2}
+    assert made.progress().totals.ignored_records == {"where": 2}
 
 
 def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> None:
@@ -80,7 +80,7 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     made.catch_up()
     row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
     assert made.rows("n.a") == [row]
-    assert made.progress().ignored_records == {"filter": 1}
+    assert made.progress().totals.ignored_records == {"filter": 1}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_each_record_is_a_row_a_dead_letter_or_a_counted_drop(scene: Any) -> Non
     made = scene(select="select n, cast(text as int) as i from records where n % 3 <> 0")
     made.feed("a", *({"n": n, "text": "x" if n % 7 == 0 else str(n)} for n in range(200)))
     made.catch_up()
-    ended = len(made.rows("n.a")) + len(made.dead_letters("n.a")) + made.progress().ignored_records["where"]
+    ended = len(made.rows("n.a")) + len(made.dead_letters("n.a")) + made.progress().totals.ignored_records["where"]
     assert ended == 200
     assert all(row["n"] == row["i"] and row["n"] % 3 for row in made.rows("n.a"))
 
@@ -345,7 +345,7 @@ def test_a_row_for_each_element_and_none_of_a_record_of_which_one_fails(scene: A
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "one": 1}, {"id": 1, "one": 2}]
     assert made.dead_letters("n.a") == [("a", 0, 1)]
-    assert made.progress().ignored_records == {"explode": 1}
+    assert made.progress().totals.ignored_records == {"explode": 1}
 
 
 def test_a_type_that_spark_lacks_is_kept_where_its_column_is_selected_as_it_is(scene: Any) -> None:

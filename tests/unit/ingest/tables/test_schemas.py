@@ -106,7 +106,7 @@ def test_schemas_are_asked_for_once_and_the_table_follows_them(tmp_path: Path, l
     assert [log["schemas"] for log in logs if log["event"] == "schemas_fetched"] == [["1"], ["2"]]
     state = scenario.catalog.load("n.t")
     assert state is not None
-    assert (state.progress.schemas, str(state.schema.find_type("id"))) == (("1", "2"), "long")
+    assert (state.progress.batch.schemas, str(state.schema.find_type("id"))) == (("1", "2"), "long")
 
 
 def test_a_registry_that_is_away_is_waited_for_and_nothing_is_refused(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_table_that_skips_bad_records_counts_it(tmp_path: Path, monkeypatch: p
     scene = _scene(tmp_path, monkeypatch, on_bad_record="skip")
     scene.catch_up()
     assert sorted(row["id"] for row in scene.rows("n.a")) == [1, 2]
-    assert scene.progress().bad_skipped == 1
+    assert scene.progress().totals.bad_skipped == 1
 
 
 def test_a_table_that_stops_at_bad_records_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

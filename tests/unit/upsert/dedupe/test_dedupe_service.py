@@ -20,8 +20,8 @@ _BEGIN = 1_700_000_000_000
 def _balance(merging: Merging) -> Balance:
     state = merging.catalog.load("n.t")
     assert state is not None
-    assert state.progress.balance is not None
-    return state.progress.balance
+    assert state.progress.batch.balance is not None
+    return state.progress.batch.balance
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
@@ -48,7 +48,7 @@ def test_a_record_is_kept_once_over_batches_tasks_and_restarts(
         merging.put({"id": f"e{number}", "v": 0})
     table = merging.catch_up()
     assert merging.table_rows("id", "v") == rows
-    assert table.progress.ignored_records == {"duplicate": 7}
+    assert table.progress.totals.ignored_records == {"duplicate": 7}
 
 
 def test_the_distance_is_that_to_the_record_that_is_kept(tmp_path: Path) -> None:

@@ -133,13 +133,13 @@ def test_records_that_are_later_than_the_setting_are_dropped_and_counted(
     rows = [("a", moment(0), 1), ("a", moment(600), 1), ("a", moment(1200), 1), ("b", moment(1200), 6)]
     assert grouped.table_rows("user", "minute", "n") == rows
     progress = grouped.progress()
-    assert progress.ignored_records == {"late": 1}
-    assert progress.windows_complete_to_us == round(moment(600).timestamp() * 1_000_000)
+    assert progress.totals.ignored_records == {"late": 1}
+    assert progress.order.windows_complete_to_us == round(moment(600).timestamp() * 1_000_000)
     grouped.pay("a", 599)
     grouped.pay("a", 1199)
     grouped.catch_up()
     assert grouped.table_rows("user", "minute", "n") == sorted([*rows, ("a", moment(1140), 1)])
-    assert grouped.progress().ignored_records == {"late": 2}
+    assert grouped.progress().totals.ignored_records == {"late": 2}
 
 
 def test_later_records_become_dead_letters_where_the_table_asks_for_it(tmp_path: Path, queries: SparkQueries) -> None:
@@ -167,16 +167,16 @@ def test_a_partition_without_records_does_not_hold_windows_and_its_late_records_
     grouped.pay("a", 0, partition=0)
     grouped.pay("a", 60, partition=1)
     grouped.catch_up()
-    assert grouped.progress().windows_complete_to_us == round(moment(-600).timestamp() * 1_000_000)
+    assert grouped.progress().order.windows_complete_to_us == round(moment(-600).timestamp() * 1_000_000)
     grouped.pay("a", 3600, partition=0)
     grouped.catch_up()
-    assert grouped.progress().windows_complete_to_us == round(moment(3000).timestamp() * 1_000_000)
+    assert grouped.progress().order.windows_complete_to_us == round(moment(3000).timestamp() * 1_000_000)
     grouped.pay("a", 61, partition=1)
     grouped.pay("a", 2999, partition=2)
     grouped.pay("a", 3000, partition=2)
     grouped.catch_up()
     assert grouped.table_rows("minute", "n") == [(moment(0), 1), (moment(60), 1), (moment(3000), 1), (moment(3600), 1)]
-    assert grouped.progress().ignored_records == {"late": 2}
+    assert grouped.progress().totals.ignored_records == {"late": 2}
 
 
 def test_a_record_of_several_times_is_late_where_the_smallest_is(tmp_path: Path, queries: SparkQueries) -> None:
@@ -187,7 +187,7 @@ def test_a_record_of_several_times_is_late_where_the_smallest_is(tmp_path: Path,
     grouped.catch_up()
     minutes = [(moment(seconds), n) for seconds, n in ((0, 1), (60, 1), (3000, 1), (3600, 1), (3660, 2))]
     assert grouped.table_rows("minute", "n") == minutes
-    assert grouped.progress().ignored_records == {"late": 2}
+    assert grouped.progress().totals.ignored_records == {"late": 2}
 
 
 def test_a_clock_that_is_wrong_does_not_end_all_windows(tmp_path: Path, queries: SparkQueries) -> None:

@@ -191,7 +191,7 @@ def _plan(
         cluster_id=cluster_id,
         commit_id=new_id(),
         released_to="",
-        last_deletes=(),
+        order=replace(before.order, last_deletes=()),
     )
     table.state = replace(state, progress=progress)
     discovery.check_offsets(table, services.source.ends(table.partitions()))

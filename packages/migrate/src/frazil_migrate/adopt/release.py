@@ -69,9 +69,7 @@ def plan_release(
             table.progress,
             commit_id=new_id(),
             released_to=target.tool.value,
-            skipped={},
-            balance=None,
-            lookups={},
+            batch=replace(table.progress.batch, skipped={}, balance=None, lookups={}),
         )
         commit = Commit(table.name, (), released, progress, shape=state.shape, entries=entries)
     ends = services.source.log_ends([*by_partition(progress.offsets)])

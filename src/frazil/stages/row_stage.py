@@ -1,10 +1,11 @@
-"""Stages of installed packages: they see the rows of a table behind its query, and change, drop or refuse some."""
+"""Stages that see the rows of a table behind its query as columns, and change, drop or refuse some, as packages' do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,61 +14,49 @@ from pydantic import BaseModel
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
-from frazil.plugins.stages import STAGES, StageCheck, StageResult
+from frazil.plugins.stages import STAGES, Refusal, StageResult
 from frazil.process.kernels.functions import WRONG_RESULT
-from frazil.process.program import Expression
 from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
 from frazil.stages.changes import UPSERT, Changes, ReadRecords
-from frazil.stages.stage import RowWriter, TableStage
+from frazil.stages.stage import TableStage
 from frazil.write.target import TableTarget
 
 
 @dataclass(frozen=True)
-class PackageStage(TableStage):
-    """See TableStage."""
+class RowStage(TableStage):
+    """A stage that sees the rows of a table as columns, and says which values, drops and refusals become of them."""
 
-    #: The key of the table, which is the name of the stage's entry point.
+    #: The name of its kind, which is the key of the table.
     name: str
+    #: What the key holds, as JSON: tables are compared, and sent to tasks.
     settings_json: str
 
-    def describe(self) -> str:
+    @classmethod
+    def make(cls, name: str, settings: BaseModel) -> Self:
         """See TableStage."""
-        return f"{self.name}: {STAGES.get(self.name).plan(self.settings)}"
+        return cls(name, settings.model_dump_json(by_alias=True))
 
     @property
-    def settings(self) -> BaseModel:
-        """What the key of the table holds."""
+    def settings(self) -> Any:
+        """What the key of the table holds, as the kind's model."""
         return _settings(self.name, self.settings_json)
 
-    def after_query(self, types: Mapping[str, pa.DataType]) -> Mapping[str, Expression]:
-        """See TableStage."""
-        columns: Mapping[str, Expression] = STAGES.get(self.name).call("reshape", {}, self.settings, types)
-        return columns
+    def change(self, _columns: Mapping[str, pa.Array], /) -> StageResult:
+        """Returns what becomes of some rows, in a task. _columns: by name, in Arrow, with a value per row and without
+        metadata of the records. The answer must not depend on which rows are given together.
+        """
+        return StageResult()
 
-    def check_table(self, location: str | None) -> Iterable[StageCheck]:
-        """See TableStage."""
-        checks: Iterable[StageCheck] = STAGES.get(self.name).call("check", (), self.settings, location)
-        return checks
-
-    @property
-    def actions(self) -> Sequence[str]:
-        """See TableStage."""
-        return STAGES.get(self.name).actions
-
-    @property
-    def keeps_aside(self) -> bool:
-        """See TableStage."""
-        return STAGES.get(self.name).open is not None
-
-    def open(self, target: TableTarget) -> RowWriter | None:
-        """See TableStage."""
-        writer: RowWriter | None = STAGES.get(self.name).call("open", None, self.settings, target)
-        return writer
+    def refuse(self, _target: TableTarget, _columns: Mapping[str, pa.Array], /) -> Sequence[Refusal]:
+        """Returns more refusals, for what is found outside of the records, such as in the table's store; never while the
+        table is to be created. _columns: as of `change`.
+        """
+        return ()
 
     def run(self, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
         """Returns the changes behind the stage; the given ones while the records need another schema first. A delete has no
-        row, and no stage of a package sees it.
+        row, and the stage does not see it.
         """
         if changes.must_read_again or (target.query is not None and target.program is None):
             return changes
@@ -76,18 +65,17 @@ class PackageStage(TableStage):
         columns = {field.name: column for field, column in zip(target.fields, changes.columns, strict=True)}
         at = pa.array(rows)
         given = columns if rows.size == changes.ops.size else {key: column.take(at) for key, column in columns.items()}
-        kind = STAGES.get(self.name)
-        result = kind.run(self.settings, given)
+        result = self.change(given)
         if target.files.location:  # Otherwise the table is not created yet, and no row is written.
-            more = kind.call("refuse", (), self.settings, target, given)
-            result = replace(result, refused=(*result.refused, *more))
+            result = replace(result, refused=(*result.refused, *self.refuse(target, given)))
         _check(target, self.name, result, given, rows.size)
         return _apply(target, self.name, result, rows, changes, read.limit)
 
 
 @lru_cache(maxsize=256)
 def _settings(name: str, settings_json: str) -> BaseModel:
-    return STAGES.get(name).settings.model_validate_json(settings_json)
+    settings: BaseModel = STAGES.get(name).load("settings").model_validate_json(settings_json)
+    return settings
 
 
 def _check(target: TableTarget, name: str, result: StageResult, given: dict[str, pa.Array], count: int) -> None:
