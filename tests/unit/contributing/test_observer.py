@@ -33,6 +33,8 @@ OBSERVER = ObserverKind(lambda spec, environment: spec.pipeline == "p", {open}, 
 
 def observed(folder: Path) -> Observed:
     scene = RunningScene(folder, "a")
+    spec = scene.pipeline.spec
+    scene.pipeline.spec = spec.model_copy(update={"process": spec.process.model_copy(update={"http": None})})
 
     def open_catalog() -> IcebergCatalog:
         raise UnavailableError("no catalog")
