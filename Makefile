@@ -4,12 +4,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
+PACKAGE_TESTS := $(PACKAGES:packages/%=test-%)
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup sbom manifests demo picture test test-all corpus check lint docs site bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-reader \
-	prometheus console collector catalogs stores lock clean
+.PHONY: setup machine test-setup sbom manifests demo picture test test-core $(PACKAGE_TESTS) test-all corpus check lint docs site bench \
+	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
+	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
+	soak-verify figures prometheus console collector catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -71,9 +73,16 @@ test-setup: setup $(VENV)/.dev
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
 # Bytecode is kept even where the environment forbids it: each of the 250 processes that the tests start would compile Frazil.
-test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-core $(PACKAGE_TESTS) test-all: export PYTHONDONTWRITEBYTECODE =
 test: test-setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# The core alone, which is most of the time; and a package beside it, such as `make test-console`.
+test-core: test-setup
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests
+
+$(PACKAGE_TESTS): test-%: test-setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder packages/$*/tests
 
 # Those too that repeat a point in another place or with more parts: an hour. For a release, and for changes that reach far.
 test-all: test-setup
@@ -115,6 +124,11 @@ docs: setup $(VENV)/.dev
 
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
+
+# The charts of docs/start/compare.md, measured anew in less than 20 minutes on a machine where nothing else runs.
+figures: setup $(VENV)/.dev
+	$(BIN)/python -m bench figures --records 1500000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m docs.charts
 
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
 prometheus: test-setup
@@ -160,6 +174,11 @@ soak-replay: test-setup
 soak-adopt: test-setup
 	$(BIN)/python -m pytest -m soak packages/migrate/tests/acceptance/test_adopt.py
 
+# A hundred faults in every kind of table, each of which `frazil verify` must find, and 200 tables after kills, compaction, new
+# columns and roll-backs, in which it must find none: half an hour. FRAZIL_CLEAN_TABLES, FRAZIL_FIRST_SEED for others.
+soak-verify: test-setup
+	$(BIN)/python -m pytest -s -m "slow or soak" packages/verify/tests/integration/test_kinds.py
+
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/unit/decode/test_decimals.py
@@ -167,6 +186,10 @@ soak-decimals: setup $(VENV)/.dev
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# 200 histories of tables that are their own state, each compared with a batch query in Spark; FRAZIL_HISTORIES for others.
+soak-state: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -s -m soak tests/simulation/test_state_oracle.py
 
 # Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
 soak-examples: export FRAZIL_EXAMPLES ?= 50

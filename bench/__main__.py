@@ -13,6 +13,7 @@ from typing import Any
 from bench import (
     connect,
     console,
+    figures,
     freshness,
     idle,
     lakes,
@@ -57,9 +58,11 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "maintenance": maintenance.measure,
     "publish": publish.measure,
     "copies": upsert.measure_copies,
+    "figures": figures.measure,
+    "connect_kill": figures.measure_recovery_of_connect,
 }
 
-_LONG = ("maintenance", "standby", "spread", "publish", "copies")
+_LONG = ("maintenance", "standby", "spread", "publish", "copies", "figures", "connect_kill")
 """Take so long that they are asked for by name alone."""
 
 

@@ -5,12 +5,13 @@ Its folder is read only: all that it fetches and writes goes to the cache. Its n
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -59,21 +60,59 @@ _FRESHNESS = {
 
 def measure(place: Place) -> None:
     """Throughput over the big topic and freshness at the rate that the sink's own page uses."""
-    if "connect" not in place.settings.subjects:
+    if "connect" not in place.settings.subjects or (harness := _harness(place)) is None:
         return
+    with place.attempt("throughput of kafka connect"):
+        _throughput(place, harness)
+    with place.attempt("freshness of kafka connect"):
+        runs, settings = _freshness(place, harness, 1, {})
+        place.write_result("freshness", "connect", f"{_COMMIT_MS}ms", runs, peer_settings=settings)
+
+
+def figures(place: Place) -> Iterator[tuple[str, list[Run], str]]:
+    """Yields what `bench.figures` measures of every subject: the measurement's name, its runs, the sink's setting."""
+    if (harness := _harness(place)) is None:
+        return
+    with place.attempt("load of kafka connect"):
+        _, longer, _ = _new_and_running(place, harness)
+        yield "load", longer, ""
+    with place.attempt("freshness of kafka connect"):
+        more = {"RATE": str(place.settings.rate), "WARM_S": str(place.settings.warm_seconds)}
+        runs, _ = _freshness(place, harness, place.settings.peer_runs, more)
+        yield "fresh", runs, "commit each second"
+
+
+def recovery(place: Place) -> list[Run]:
+    """Kills the sink once in each run, at a random moment after its first commit; the seconds to its next commit."""
+    if (harness := _harness(place)) is None:
+        return []
+    more = {"RUNS": str(place.settings.peer_runs), "KILLS": "1", "RECORDS": "0"}
+    # Most of the time is a timeout of consumer groups: other processes make no difference.
+    runs = _answer(harness, "kill", {**more, "QUIET_CORES": str(os.cpu_count())})["runs"]
+    return [{"recovered_s": run["restart_to_next_commit_s"]} for run in runs]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Harness:
+    """The sink's own benchmark: its script, its environment, and the folder that it writes to."""
+
+    script: Path
+    environment: Mapping[str, str]
+    work: Path
+
+
+def _harness(place: Place) -> _Harness | None:
+    """Returns the benchmark with its jars fetched, or None where it is not present."""
     script = place.settings.connect_folder / "bench.sh"
     if not script.exists():
         say("kafka connect: skipped, its benchmark is not here; name its folder in FRAZIL_PEER_BENCH or --peer")
-        return
+        return None
     work = place.settings.cache / "kafka-connect"
-    environment = _environment(place, work)
+    harness = _Harness(script, _environment(place, work), work)
     if not (work / "build" / "PollStamp.class").exists():
         say("kafka connect: fetching its jars")
-        _drive(script, "fetch", environment, work)
-    with place.attempt("throughput of kafka connect"):
-        _throughput(place, script, environment, work)
-    with place.attempt("freshness of kafka connect"):
-        _freshness(place, script, environment, work)
+        _drive(harness, "fetch", {})
+    return harness
 
 
 def _environment(place: Place, work: Path) -> dict[str, str]:
@@ -90,23 +129,25 @@ def _environment(place: Place, work: Path) -> dict[str, str]:
     return environment
 
 
-def _throughput(place: Place, script: Path, environment: Mapping[str, str], work: Path) -> None:
-    """The first batch of a new process; and, from a topic that is longer, what the process costs once that is behind it."""
-    few = place.settings.records
-    many = few * (1 + place.settings.running_batches)
-    new, settings = _runs(place, script, environment, work, few)
+def _throughput(place: Place, harness: _Harness) -> None:
+    new, running, settings = _new_and_running(place, harness)
     place.write_result("throughput", "connect", "plain", new, peer_settings=settings)
-    longer, settings = _runs(place, script, environment, work, many)
-    running = after_first(longer, many, float(median(_cpu(run) for run in new)), few)
     place.write_result("throughput", "connect", "running", running, peer_settings=settings)
 
 
-def _runs(
-    place: Place, script: Path, environment: Mapping[str, str], work: Path, records: int
-) -> tuple[list[Run], dict[str, Any]]:
+def _new_and_running(place: Place, harness: _Harness) -> tuple[list[Run], list[Run], dict[str, Any]]:
+    """The first batch of a new process; from a longer topic, what the process costs once that is behind it; settings."""
+    few = place.settings.records
+    many = few * (1 + place.settings.running_batches)
+    new, _ = _runs(place, harness, few)
+    longer, settings = _runs(place, harness, many)
+    return new, after_first(longer, many, float(median(_cpu(run) for run in new)), few), settings
+
+
+def _runs(place: Place, harness: _Harness, records: int) -> tuple[list[Run], dict[str, Any]]:
     topic, results = place.topic(JSON_TOPIC, place.pool, records), place.run_folder("connect") / "throughput.json"
     more = {"TOPIC": topic, "RECORDS": str(records), "RUNS": str(place.settings.peer_runs), "RESULTS": str(results)}
-    _drive(script, "throughput", {**environment, **more}, work)
+    _drive(harness, "throughput", more)
     answer = json.loads(results.read_text())
     runs = [renamed(run, _THROUGHPUT) for run in answer["runs"] + answer["noisy_runs"]]
     wrong = [run["rows"] for run in runs if run["rows"] != records]
@@ -137,18 +178,23 @@ def after_first(runs: Sequence[Run], records: int, first_cpu: float, first: int)
     ]
 
 
-def _freshness(place: Place, script: Path, environment: Mapping[str, str], work: Path) -> None:
-    more = {
+def _freshness(place: Place, harness: _Harness, runs: int, more: Mapping[str, str]) -> tuple[list[Run], dict[str, Any]]:
+    settings = {
         "RATE": str(_RATE),
         "SECONDS_": str(place.settings.peer_seconds),
         "COMMITS": str(_COMMIT_MS),
-        "RUNS": "1",
+        "RUNS": str(runs),
     }
-    _drive(script, "freshness", {**environment, **more}, work)
-    newest = max((work / "results").glob("freshness-*.json"), key=lambda path: path.stat().st_mtime)
-    answer = json.loads(newest.read_text())
-    runs = [renamed(run, _FRESHNESS) for run in answer["runs"]]
-    place.write_result("freshness", "connect", f"{_COMMIT_MS}ms", runs, peer_settings=answer["settings"])
+    answer = _answer(harness, "freshness", {**settings, **more})
+    return [renamed(run, _FRESHNESS) for run in answer["runs"]], answer["settings"]
+
+
+def _answer(harness: _Harness, command: str, more: Mapping[str, str]) -> dict[str, Any]:
+    """Runs one command; what it wrote into its newest file of results."""
+    _drive(harness, command, more)
+    newest = max((harness.work / "results").glob(f"{command}-*.json"), key=lambda path: path.stat().st_mtime)
+    answer: dict[str, Any] = json.loads(newest.read_text())
+    return answer
 
 
 def renamed(run: Mapping[str, Any], names: Mapping[str, str]) -> Run:
@@ -156,15 +202,16 @@ def renamed(run: Mapping[str, Any], names: Mapping[str, str]) -> Run:
     return {ours: run[theirs] for theirs, ours in names.items() if theirs in run}
 
 
-def _drive(script: Path, command: str, environment: Mapping[str, str], work: Path) -> None:
+def _drive(harness: _Harness, command: str, more: Mapping[str, str]) -> None:
     """Runs one command of the sink's benchmark to its end; its output is kept, and shown when it fails."""
+    work = harness.work
     work.mkdir(parents=True, exist_ok=True)
     log = work / f"{command}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["bash", str(script), command],
+            ["bash", str(harness.script), command],
             cwd=work,
-            env=dict(environment),
+            env={**harness.environment, **more},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,

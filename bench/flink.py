@@ -7,6 +7,7 @@ All of it is Java; Python only hands the statements over.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ _OPEN = (
     "java.base/sun.nio.ch",
 )
 _CHECKPOINTS = {
-    "execution.checkpointing.interval": "10 s",
     "execution.checkpointing.mode": "EXACTLY_ONCE",
     "pipeline.object-reuse": "true",
     "parallelism.default": "2",
@@ -39,7 +39,7 @@ _CHECKPOINTS = {
 
 def statements(job: dict[str, Any]) -> list[str]:
     """The statements of a job: its catalog, its topic, its table, and the query that fills it."""
-    columns = ", ".join(f"`{name}` {_KINDS.get(kind, kind)}" for name, kind in SCHEMA.items())
+    columns = ", ".join(f"`{name}` {_KINDS.get(kind, kind)}" for name, kind in job.get("records", SCHEMA).items())
     source = {
         "connector": "kafka",
         "topic": job["topic"],
@@ -49,7 +49,7 @@ def statements(job: dict[str, Any]) -> list[str]:
         "properties.max.partition.fetch.bytes": str(4 << 20),
         "properties.fetch.max.bytes": str(64 << 20),
         "scan.startup.mode": "earliest-offset",
-        "scan.bounded.mode": "latest-offset",
+        **({"scan.bounded.mode": "latest-offset"} if job.get("bounded", True) else {}),
         "format": "json",
     }
     catalog = {
@@ -64,7 +64,7 @@ def statements(job: dict[str, Any]) -> list[str]:
         f"create catalog lake with ({_options(catalog)})",
         "create database lake.bench",
         f"create table lake.bench.t ({job['columns']})"
-        " with ('format-version' = '2', 'write.parquet.compression-codec' = 'zstd')",
+        f" with ({_options({'format-version': '2', 'write.parquet.compression-codec': 'zstd', **job.get('options', {})})})",
         f"insert into lake.bench.t {job['select']}",
     ]
 
@@ -74,7 +74,8 @@ def _options(options: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Runs the job to the end of its topic."""
+    """Runs the job to the end of its topic, or, of a topic without an end, until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     job = json.loads(Path(sys.argv[1]).read_text())
     hadoop = sorted((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
     jars = [*sorted((installed(_JARS) / "flink").glob("*.jar")), *hadoop]
@@ -89,7 +90,8 @@ def main() -> None:
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
     api = gateway.jvm.org.apache.flink.table.api
     tables = api.TableEnvironment.create(api.EnvironmentSettings.newInstance().inStreamingMode().build())
-    for name, value in _CHECKPOINTS.items():
+    checkpoints = {**_CHECKPOINTS, "execution.checkpointing.interval": job.get("checkpoint", "10 s")}
+    for name, value in checkpoints.items():
         tables.getConfig().set(name, value)
     *before, insert = statements(job)
     for statement in before:

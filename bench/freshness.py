@@ -58,7 +58,7 @@ def _one_run(place: Place, subject: str, command: Callable[[Path, str], Command]
     make_topics(place.bootstrap, [topic], PARTITIONS)
     around = Surroundings(place)
     feed = Feed(place.bootstrap, [topic], PARTITIONS, settings.rate, settings.warm_seconds, seconds)
-    before = _first_records(feed)
+    before = first_records(feed)
     running = Running(command(folder, topic))
     watcher = Watcher(running.command.table, folder / "seen.log")
     try:
@@ -73,19 +73,19 @@ def _one_run(place: Place, subject: str, command: Callable[[Path, str], Command]
     finally:
         seen = watcher.stop()
     run: Run = {"rate_per_s": settings.rate, "seconds": seconds, "cores": cores, **memory(running), **beside}
-    run |= _ages(running.command.table, seen, fed)
+    run |= ages_of(running.command.table, seen, fed)
     place.discard(folder)
     delete_topics(place.bootstrap, [topic])
     return run
 
 
-def _first_records(feed: Feed) -> int:
+def first_records(feed: Feed) -> int:
     """One second of records that are not measured, so that the first commit does not have to wait for the feed."""
     feeder = Feeder(Feed(feed.bootstrap, feed.topics, feed.partitions, feed.rate, 1.0, 0.0))
     return feeder.finish().warm
 
 
-def _ages(table: Table, seen: dict[int, int], fed: Fed) -> Run:
+def ages_of(table: Table, seen: dict[int, int], fed: Fed) -> Run:
     """The percentiles of the age of every measured record when it could first be read."""
     snapshots = table.snapshots()
     visible = first_seen_ms([snapshot.id for snapshot in snapshots], seen)

@@ -17,6 +17,7 @@ from frazil.clock import SystemClock
 CLOCK = SystemClock()
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER = 36
+_SAMPLE_S = 1.5
 _PACKAGES = (
     "frazil",
     "pyspark",
@@ -55,7 +56,7 @@ def wait_until_quiet(limit_cores: float, patience_s: float) -> float:
     deadline = CLOCK.monotonic_s() + patience_s
     while True:
         before, started = busy_s(), CLOCK.monotonic_s()
-        CLOCK.sleep(3.0)
+        CLOCK.sleep(_SAMPLE_S)
         used = (busy_s() - before) / (CLOCK.monotonic_s() - started)
         if used < limit_cores or CLOCK.monotonic_s() > deadline:
             return round(used, 3)

@@ -6,8 +6,8 @@ as in the tests.
 
 - `write`: raw values of 200 kB become rows and packs in a task, against the client of the store that writes the same
   bytes in objects of the size of a pack.
-- `read`: objects at random places of the table, against one file each, by the same client with as many requests at a
-  time; each request waits for 20 ms first.
+- `read`: all objects of a table in the order of a shuffle, as training reads them, and a tenth of them at random,
+  against one file each, by the same client with as many requests at a time; each request waits for 20 ms first.
 - `embeddings`: rows with vectors become Parquet in a task's writer, against Arrow's writer alone.
 - `search`: the ten nearest vectors by an index; how long reading the vectors takes, and building the index.
 """
@@ -21,10 +21,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import update_table_metadata
 
 from bench.place import say
 from frazil.ingest.tasks.task import run_task
@@ -38,10 +47,11 @@ from frazil.store.file_io import StoreIO
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import TableFiles, TableQuery, TableTarget
 from frazil.write.write import FileWriter
+from frazil_blobs import BlobDataset
+from frazil_blobs.nearest import VectorIndex, build, nearest_of
 from frazil_blobs.reading import PARALLEL, Reader
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.stage import BlobStage, reshape
-from frazil_blobs.vectors import _nearest, _new_index
 from tests.fixtures.stores.servers import S3Gateway
 
 OBJECT_BYTES = 200_000
@@ -52,6 +62,7 @@ _NOISE = np.random.default_rng(1).bytes(OBJECT_BYTES + _AT_ONCE)
 _OBJECTS = [_NOISE[n : n + OBJECT_BYTES] for n in range(_AT_ONCE)]
 _VALUES = pa.array(_OBJECTS, pa.binary())
 _SEARCHED = 100
+_VECTORS_AT_ONCE = 16_384
 
 
 class Store:
@@ -168,23 +179,49 @@ def measure_write(store: Store, folder: Path, objects: int) -> None:
 
 def measure_read(store: Store, folder: Path, objects: int) -> None:
     """See the module."""
-    blobs = rows_in_packs(store, folder, "read", objects).column("value")
+    rows = rows_in_packs(store, folder, "read", objects)
     names = [f"{store.root}/files/{n}" for n in range(objects)]
     for place, content in enumerate(content for some in contents(objects) for content in some):
         with store.io.new_output(names[place]).create() as stream:
             stream.write(content)
-    chosen = np.random.default_rng(2).permutation(objects)[: max(1, objects // 2)]
     away = Away(store.properties)
+    order = np.random.default_rng(2).permutation(objects)
+    tenth = order[: max(1, objects // 10)]
+    table = new_table(folder / "table", rows)
 
-    def of_table() -> None:
-        for some in np.array_split(chosen, -(-chosen.size // 500)):
-            Reader(away, blobs.take(pa.array(np.sort(some))), PARALLEL).contents()
+    def of_dataset() -> None:
+        dataset = BlobDataset(table, ["value"], seed=1)
+        dataset._io = away
+        assert sum(len(sample["value"]) == OBJECT_BYTES for sample in dataset) == objects
 
-    def of_files() -> None:
+    def of_reader() -> None:
+        Reader(away, rows.column("value").take(pa.array(tenth))).contents()
+
+    def of_files(chosen: np.ndarray[Any, Any]) -> None:
         with ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(lambda n: away.read_range(names[n], 0, OBJECT_BYTES), chosen.tolist()))
+            for _ in pool.map(lambda n: away.read_range(names[n], 0, OBJECT_BYTES), chosen.tolist()):
+                pass
 
-    compare("read", "objects", chosen.size, ("packs of a table", of_table), ("separate files", of_files))
+    shuffled = ("a table, shuffled by BlobDataset", of_dataset), ("separate files", lambda: of_files(order))
+    compare("read all", "objects", objects, *shuffled)
+    sampled = ("packs of a table", of_reader), ("separate files", lambda: of_files(tenth))
+    compare("read a tenth", "objects", tenth.size, *sampled)
+
+
+class _OneTable(NoopCatalog):
+    """A catalog that keeps nothing: the table in hand is the only one."""
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:  # noqa: ARG002
+        return CommitTableResponse(metadata=update_table_metadata(table.metadata, updates), metadata_location="")
+
+
+def new_table(folder: Path, rows: pa.Table) -> Table:
+    """Returns a table with these rows."""
+    schema = _pyarrow_to_schema_without_ids(rows.schema)
+    metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, folder.as_uri())
+    table = Table(("bench", "read"), metadata, "", load_file_io({}, folder.as_uri()), _OneTable("one"))
+    table.append(rows)
+    return table
 
 
 def measure_embeddings(folder: Path, vectors: int, dimension: int) -> None:
@@ -212,26 +249,38 @@ def measure_embeddings(folder: Path, vectors: int, dimension: int) -> None:
 def measure_search(folder: Path, vectors: int, dimension: int) -> None:
     """See the module."""
     chance = np.random.default_rng(4)
-    centres = chance.normal(size=(max(1, vectors // 1000), dimension))
-    values = (centres[chance.integers(0, len(centres), vectors)] + chance.normal(size=(vectors, dimension))).astype(
-        np.float32
-    )
-    pq.write_table(pa.table({"v": list(values)}), folder / "vectors.parquet")
-    begin = time.perf_counter()
-    pq.read_table(folder / "vectors.parquet")
-    read_s = time.perf_counter() - begin
-    index = _new_index(dimension, "cosine")
-    begin = time.perf_counter()
-    index.add(np.arange(vectors, dtype=np.uint64), values)
-    built_s = time.perf_counter() - begin
+    centres = chance.normal(size=(max(1, vectors // 1000), dimension)).astype(np.float32)
+    with pq.ParquetWriter(
+        folder / "vectors.parquet", pa.schema([("v", pa.list_(pa.float32()))]), compression="zstd"
+    ) as file:
+        for begin in range(0, vectors, _VECTORS_AT_ONCE):
+            count = min(_VECTORS_AT_ONCE, vectors - begin)
+            drawn = centres[chance.integers(0, len(centres), count)] + chance.normal(size=(count, dimension))
+            ends = pa.array(np.arange(0, drawn.size + 1, dimension, dtype=np.int32))
+            lists = pa.ListArray.from_arrays(ends, drawn.astype(np.float32).ravel())
+            file.write_table(pa.table({"v": lists}))
+
+    def blocks() -> Iterator[np.ndarray[Any, np.dtype[np.float32]]]:
+        for batch in pq.ParquetFile(folder / "vectors.parquet").iter_batches(_VECTORS_AT_ONCE):
+            yield np.asarray(batch.column(0).flatten(), np.float32).reshape(-1, dimension)
+
+    began = time.perf_counter()
+    assert sum(map(len, blocks())) == vectors
+    read_s = time.perf_counter() - began
+    (folder / "index").mkdir()
+    began = time.perf_counter()
+    tuning = build(folder / "index", blocks(), "cosine")
+    built_s = time.perf_counter() - began
+    say(f"search: built in {built_s:.1f} s, {built_s / read_s:.1f} x the {read_s:.1f} s of reading the vectors")
+    index, values = VectorIndex(folder / "index"), np.asarray(np.concatenate(list(blocks())), np.float32)
     times, hits = [], 0
     for place in chance.integers(0, vectors, _SEARCHED):
-        begin = time.perf_counter()
-        keys = np.asarray(index.search(values[place], 10).keys, np.int64)
-        times.append(time.perf_counter() - begin)
-        hits += np.intersect1d(keys, _nearest(values, values[place], 10, "cosine")[0]).size
-    say(f"search: {statistics.median(times) * 1000:.2f} ms, recall {hits / (10 * _SEARCHED):.3f}")
-    say(f"search: built in {built_s:.1f} s, {built_s / read_s:.1f} x the time of reading the vectors")
+        query = np.asarray(values[place] + 0.3 * chance.normal(size=dimension), np.float32)
+        asked = time.perf_counter()
+        numbers, _ = index.nearest(query, 10)
+        times.append(time.perf_counter() - asked)
+        hits += np.intersect1d(numbers, nearest_of(values, query, 10, "cosine", np.arange(vectors))[0]).size
+    say(f"search: {statistics.median(times) * 1000:.2f} ms, recall {hits / (10 * _SEARCHED):.3f}, {tuning}")
 
 
 def main() -> None:

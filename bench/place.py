@@ -72,6 +72,10 @@ class Place:
         path.mkdir(parents=True)
         return path
 
+    def today(self) -> str:
+        """The date, in UTC."""
+        return datetime.datetime.fromtimestamp(machine.now_s(), datetime.UTC).date().isoformat()
+
     def discard(self, folder: Path) -> None:
         """Frees the disk that a finished run took."""
         if not self.settings.keep:

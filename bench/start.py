@@ -41,7 +41,7 @@ def _one_run(place: Place) -> Run:
         CLOCK.sleep(2.0)
         first.kill_driver()
         started.append(again := Running(command))
-        restart_s = _first_new_commit_s(again) - again.started_s
+        restart_s = first_new_commit_s(again) - again.started_s
         fed = feeder.stop()
         again.wait_for_rows(fed.measured, _TIMEOUT_S)
         again.stop_well()
@@ -60,7 +60,7 @@ def _one_run(place: Place) -> Run:
     return {"start_s": round(start_s, 2), "restart_s": round(restart_s, 2), **beside}
 
 
-def _first_new_commit_s(running: Running) -> float:
+def first_new_commit_s(running: Running) -> float:
     """When the restarted process's first commit was visible.
 
     What the killed one had already sent to the catalog may still arrive; that is over long before a new one can commit.

@@ -1,10 +1,10 @@
 """Tables that are their own state beside a table that appends the same records: `merge`, `dedupe` and `mode: history`.
 
 `python -m bench.states [case,…] [warm records] [measured records] [groups] [frazil]` prints a line for each case: those of
-CASES, and `stock`, the aggregate of `groups` in Structured Streaming with RocksDB's state and `MERGE INTO`. The warm records
-are read by a process of their own, so that the groups, ids and versions are there. What another process then needs for the
-measured records, from its first batch to its last commit, is CPU of the whole process tree. `times_append` is the ratio to
-the case `append` of the same invocation.
+CASES, `stock`, the aggregate of `groups` in Structured Streaming with RocksDB's state and `MERGE INTO`, and `flink`, the
+same in Flink SQL. The warm records are read by a process of their own, so that the groups, ids and versions are there. What
+another process then needs for the measured records, from its first batch to its last commit, is CPU of the whole process
+tree. `times_append` is the ratio to the case `append` of the same invocation.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ def measure(place: Place, cases: list[str], warm: int, measured: int, groups: in
 
 def _used_s(place: Place, feed: _Feed, folder: Path, case: str) -> float:
     """Reads the warm records, then the measured ones; returns the CPU of the latter in seconds."""
+    if case == "flink":
+        return _used_by_flink_s(place, feed, folder)
     command = _stock(place, feed, folder) if case == "stock" else _frazil(place, feed, folder, CASES[case])
     _read(command)
     # The records go on where the warm ones ended.
@@ -114,6 +116,25 @@ def _used_s(place: Place, feed: _Feed, folder: Path, case: str) -> float:
         if sum(committed(table, folder.name)) != feed.warm + feed.measured:
             raise RuntimeError(f"{case} has read {committed(table, folder.name)}")
     return value_at(running.sampler.cpu, now_s()) - value_at(running.sampler.cpu, begun_s(running))
+
+
+def _used_by_flink_s(place: Place, feed: _Feed, folder: Path) -> float:
+    """Returns the CPU of as many records as are measured in Flink SQL, in seconds. Its state ends with its process, which
+    therefore reads all records.
+    """
+    fill(place.bootstrap, feed.topic, PARTITIONS, lambda number: feed.records.value(feed.warm + number), feed.measured)
+    job = {
+        "bootstrap": place.bootstrap,
+        "topic": feed.topic,
+        "heap": place.settings.heap,
+        "records": _COLUMNS,
+        "columns": "g bigint, n bigint, `at` bigint, records bigint, primary key (g) not enforced",
+        "select": "select g, sum(n), max(`at`), count(*) from records group by g",
+        "options": {"write.upsert.enabled": "true"},
+    }
+    running = _read(subjects.stock_command(folder, job, "bench.flink"))
+    used_s = value_at(running.sampler.cpu, now_s()) - value_at(running.sampler.cpu, begun_s(running))
+    return used_s * feed.measured / (feed.warm + feed.measured)
 
 
 def _read(command: Command) -> Running:

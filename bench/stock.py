@@ -58,7 +58,7 @@ def make_table(spark: SparkSession, job: dict[str, Any], frame: DataFrame) -> No
     properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **job.get("properties", {})}
     listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
     spark.sql("create namespace if not exists lake.bench")
-    spark.sql(f"create table {TABLE} ({declared}) using iceberg tblproperties ({listed})")
+    spark.sql(f"create table if not exists {TABLE} ({declared}) using iceberg tblproperties ({listed})")
 
 
 def rows(spark: SparkSession, job: dict[str, Any]) -> DataFrame:

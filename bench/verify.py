@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -51,6 +51,7 @@ class _Stored:
 
     path: Path
     schema: pa.Schema
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """See StoredRows."""

@@ -104,7 +104,69 @@ COMMIT = Diagram(
         Arrow("Overtaken", "Plan", "discard the files, plan again"),
     ),
 )
-DIAGRAMS: Mapping[str, Diagram] = {"overview.svg": OVERVIEW, "commit.svg": COMMIT}
+RECORD = Diagram(
+    "A record's bytes are decoded to columns, shaped by the settings of its table, judged by its expectations, and are then"
+    " a row of a data file. A record for which one of these fails is a dead letter, which can be replayed.",
+    (
+        Box("Record", ("bytes of key and value,", "headers, offset"), 0, 0),
+        Box("Decode", ("by format and schema,", "open the envelope"), 1, 0, "own"),
+        Box("Shape", ("where, look-ups, steps", "or a query; protect"), 2, 0, "own"),
+        Box("Judge", ("types, expectations,", "limits"), 3, 0, "own"),
+        Box("Row", ("in a Parquet file of", "the next snapshot"), 4, 0, "kept"),
+        Box("Dead letter", ("the bytes, the place", "and the reason"), 3, 1, "kept"),
+    ),
+    (
+        Arrow("Record", "Decode"),
+        Arrow("Decode", "Shape"),
+        Arrow("Shape", "Judge"),
+        Arrow("Judge", "Row"),
+        Arrow("Judge", "Dead letter", "any step fails"),
+        Arrow("Dead letter", "Decode", "replayed, exactly once"),
+    ),
+)
+UPSERT = Diagram(
+    "Tasks keep the last change of each key and look up which rows of the table it replaces. One commit adds the new rows"
+    " and marks the old ones as deleted by deletion vectors; maintenance later removes them from the files.",
+    (
+        Box("Changes", ("inserts, updates and", "deletes of a batch"), 0, 0),
+        Box("Last per key", ("by order_by, or by", "partition and offset"), 1, 0, "own"),
+        Box("Look up", ("which file and position", "has the key today"), 2, 0, "own"),
+        Box("One commit", ("new rows, and deletion", "vectors for old ones"), 3, 0, "own"),
+        Box("Table", ("readers leave out what", "the vectors mark"), 4, 0, "kept"),
+        Box("Compaction", ("files without", "deleted rows"), 3, 1, "own"),
+    ),
+    (
+        Arrow("Changes", "Last per key"),
+        Arrow("Last per key", "Look up"),
+        Arrow("Look up", "One commit"),
+        Arrow("One commit", "Table"),
+        Arrow("Compaction", "Table"),
+    ),
+)
+STANDBY = Diagram(
+    "An election in Kafka, Kubernetes or PostgreSQL says which process leads. The leader reads and commits; the standby is"
+    " warm and follows the tables. When the leader is gone, the standby commits from the tables' own offsets; a leader that"
+    " returns is refused by the table.",
+    (
+        Box("Election", ("Kafka, Kubernetes", "or PostgreSQL"), 0, 0.5),
+        Box("Leader", ("reads and commits",), 1, 0, "own"),
+        Box("Standby", ("warm, follows the", "tables' metadata"), 1, 1, "own"),
+        Box("Tables", ("let one commit on top", "of one progress"), 2, 0.5, "kept"),
+    ),
+    (
+        Arrow("Election", "Leader"),
+        Arrow("Election", "Standby"),
+        Arrow("Leader", "Tables"),
+        Arrow("Standby", "Tables"),
+    ),
+)
+DIAGRAMS: Mapping[str, Diagram] = {
+    "overview.svg": OVERVIEW,
+    "commit.svg": COMMIT,
+    "record.svg": RECORD,
+    "upsert.svg": UPSERT,
+    "standby.svg": STANDBY,
+}
 """The diagrams by their files in docs/images."""
 
 

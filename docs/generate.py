@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from docs import diagrams, texts
+from docs import charts, diagrams, texts
 from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.outputs import ABOUT, DOCUMENTS
 from docs.python_api import python_page
@@ -406,6 +406,7 @@ def main() -> None:
         (REFERENCE / name).write_text(PAGES[name](), encoding="utf-8")
         sys.stdout.write(f"docs/reference/{name}\n")
     diagrams.write()
+    charts.write()
 
 
 if __name__ == "__main__":

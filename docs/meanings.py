@@ -341,16 +341,24 @@ LOG_EVENTS: dict[str, str] = {
     " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../operate/telemetry.md).",
     "telemetry_sent_again": "A request to `destination` has succeeded after failures; nothing was sent of"
     " `dropped_batches` since the process started.",
-    "telemetry_unavailable": "A variable of the environment names a service, and the libraries for it are not installed:"
+    "telemetry_unavailable": "A variable of the environment names a service, and what sends to it is not installed:"
     " nothing is sent.",
     "telemetry_unsent": "The process ended while `batches` waited to be sent to `destination`, after `waited_s` seconds.",
     "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
+    "windows_closed": "Windows of a table with [`emit: closed`](../guides/aggregate.md#closed-windows) became complete, and"
+    " main has them: how many, and the time up to which it has all.",
+    "waiting_records_failed": "Records that [wait](../guides/lookup.md#records-that-wait) for a reference table could not be"
+    " replayed, and why; they are tried again. Logged once per cause.",
+    "waiting_records_replayed": "Records that [waited](../guides/lookup.md#records-that-wait) for a reference table became"
+    " `rows`, or were dropped or made dead letters by `on_miss`; `waiting` records still wait.",
     "waiting_for_archive": "Another process builds the same archive for executors: this one waits until it is stored.",
     "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }
 
 FAILPOINTS: dict[str, str] = {
+    "windows.written": "the rows of windows that are complete are written, their commit to main is not sent",
+    "windows.landed": "the commit of complete windows to main has landed",
     "repair.before": "the rows that a repair removes are about to be looked up",
     "repair.written": "the files of a repair are written, its commit is not sent",
     "repair.landed": "the commit of a repair has landed",

@@ -14,14 +14,14 @@ from frazil.api.results import CheckResult, PlanResult, RunResult, VerifiedTable
 from frazil.errors import FrazilError
 from frazil.ops.check import Finding
 from frazil.ops.pipeline_status import PipelineReport
-from frazil.ops.plan import PlannedTable
+from frazil.ops.plan import PlannedQuery, PlannedTable, SampleFindings
 from frazil.ops.table_status import Derived, Lag, Noticed, TableCondition, TableProgress, TableStatus
 
 _COMMENTED = re.compile(r"((?:^ +#:.*\n)+)^ +(\w+):", re.MULTILINE)
 _INTERNAL = re.compile(r"^(Annotated\[)(.*?), .*\]( \| None)?$")
 RESULTS = (
-    CheckResult, Finding, PlanResult, PlannedTable, RunResult, PipelineReport, TableStatus, TableCondition, Lag,
-    TableProgress, Noticed, Derived, VerifyResult, VerifiedTable,
+    CheckResult, Finding, PlanResult, PlannedTable, SampleFindings, PlannedQuery, RunResult, PipelineReport, TableStatus,
+    TableCondition, Lag, TableProgress, Noticed, Derived, VerifyResult, VerifiedTable,
 )  # fmt: skip
 _INTRODUCTION = """\
 ```python

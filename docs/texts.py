@@ -172,6 +172,7 @@ with dead letters](../guides/dead-letters.md).
 | `path` | string | the invalid field, with names joined by dots; null for the whole record |
 | `retries` | int | the number of unsuccessful replays |
 | `frazil_version` | string | the Frazil version that wrote the message |
+| `held_at` | timestamptz | since when a record [waits](../guides/lookup.md#records-that-wait); only with `wait` |
 
 A dead letter contains the first error of its record; there may be more.
 

@@ -166,13 +166,21 @@ class ErrorClass(StrEnum):
             remedy='add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
         ),
     )
+    LOOKUP_WAITING = (
+        "lookup_waiting",
+        Entry(
+            "the record waits for its row of a reference table (`wait` of the lookup). Frazil replays it by itself",
+            page="guides/lookup#records-that-wait",
+        ),
+    )
     NO_EVENT_TIME = (
         "no_event_time",
         Entry(
             "the record has no value for the time that the windows of the table's query are made of",
             page="guides/aggregate",
             remedy="leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
-            " `window(coalesce(TIME, _timestamp), '1 minute')`",
+            " `window(coalesce(TIME, _timestamp), '1 minute')`; of change data a constant one, since what an update"
+            " subtracts must have the time that it was added with",
         ),
     )
     LATE = (

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from frazil.error_classes import ErrorClass
 from frazil.ledger import MODULUS
 from frazil.types import BadRecord, DataFile, LastDelete, add_counts, later
 
@@ -129,6 +130,12 @@ class BadRecords:
     count: int = 0
     #: The numbers of bad records by class of error, as far as they were looked at one by one.
     classes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def faulty_count(self) -> int:
+        """The number of bad records without those that only wait, as far as their classes show these."""
+        judged, waiting = sum(self.classes.values()), self.classes.get(ErrorClass.LOOKUP_WAITING, 0)
+        return self.count - self.count * waiting // judged if waiting else self.count
 
     @classmethod
     def merge(cls, parts: Sequence[Self], limit: int = MOST_BAD) -> Self:

@@ -101,3 +101,9 @@ def test_a_killed_worker_daemon_costs_nothing_but_time(struck: Struck) -> None:
         run.kill(daemon)
     struck.pipeline.wait_for_commit_of(struck.table, run)
     struck.pipeline.check(struck.table)
+
+
+@pytest.mark.last
+def test_the_command_verify_agrees_that_no_table_differs(struck: Struck) -> None:
+    struck.run()
+    struck.pipeline.check_by_verify()

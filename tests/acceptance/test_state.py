@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import read_newest
+from tests.acceptance.verifier import open_duckdb, read_newest, read_snapshot
 from tests.unit.upsert.history.versions import Model
 
 pytestmark = pytest.mark.timeout(900)
@@ -185,12 +185,14 @@ class Minutes:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline, self.kept, self.count, self.late = pipeline, list[tuple[str, int, int]](), 0, 0
-        self.table, self.topic = pipeline.add_fed_table(
-            "minutes",
-            2,
-            select="select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean"
-            " from records group by user, window(ts, '2 minutes', '1 minute')",
-            late="10m",
+        select = (
+            "select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean"
+            " from records group by user, window(ts, '2 minutes', '1 minute')"
+        )
+        self.table, self.topic = pipeline.add_fed_table("minutes", 2, select=select, late="10m")
+        #: Whose readers see windows that are complete alone.
+        self.closed = pipeline.add_table(
+            "closed", self.topic, select=select, late="10m", emit="closed", publish={"every": "1s"}
         )
 
     def feed(self, count: int) -> None:
@@ -210,12 +212,13 @@ class Minutes:
                     self.kept.append((str(row["user"]), at_s, number % 11))
         self.pipeline.feed.flush()
 
-    def check(self) -> None:
+    def wanted(self) -> list[dict[str, Any]]:
+        """What a query over all records that are not late gives."""
         groups: dict[tuple[datetime.datetime, str], list[int]] = defaultdict(list)
         for user, at_s, amount in self.kept:
             for start_s in (at_s // 60 * 60, at_s // 60 * 60 - 60):
                 groups[datetime.datetime.fromtimestamp(start_s, datetime.UTC), user].append(amount)
-        wanted = [
+        return [
             {
                 "user": user,
                 "begin": begin,
@@ -225,10 +228,30 @@ class Minutes:
             }
             for (begin, user), amounts in sorted(groups.items())
         ]
-        rows = sorted(_rows_of(self.pipeline, self.table, "begin"), key=lambda row: (row["begin"], row["user"]))
-        names = ("user", "begin", "n", "total", "mean")
-        assert [{name: row[name] for name in names} for row in rows] == wanted
+
+    def check(self) -> None:
+        assert _shown(_rows_of(self.pipeline, self.table, "begin")) == self.wanted()
         assert self.pipeline.summary(self.table, "ignored-records").get("late", 0) == self.late
+
+    def check_closed(self) -> None:
+        """Main of the other table has the windows that are complete, each once, and no delete files."""
+        metadata = self.pipeline.metadata(self.closed)
+        assert metadata is not None
+        document = json.loads(metadata.read_text())
+        [main] = [one for one in document["snapshots"] if one["snapshot-id"] == document["current-snapshot-id"]]
+        complete_us = int(main["summary"][f"frazil.{self.pipeline.name}.windows-complete-to"])
+        with open_duckdb() as reader:
+            rows = _shown(read_snapshot(reader, metadata, main["snapshot-id"]))
+        ends = datetime.timedelta(minutes=2)
+        wanted = [row for row in self.wanted() if (row["begin"] + ends).timestamp() * 1e6 <= complete_us]
+        assert rows == wanted
+        assert len(wanted) > 100
+        assert main["summary"].get("total-delete-files", "0") == "0"
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = ("user", "begin", "n", "total", "mean")
+    return [{name: row[name] for name in names} for row in sorted(rows, key=lambda row: (row["begin"], row["user"]))]
 
 
 def _millis(moment: datetime.datetime | None) -> int | None:
@@ -287,4 +310,16 @@ def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_proc
         pipeline.check_readers(table.table)
     dropped = pipeline.summary(tables[2].table, "balance")
     assert dropped["dropped"]["duplicate"] > 0
-    assert pipeline.command("verify", tables[3].table)["tables"][tables[3].table]["equal"]
+    minutes = tables[4]
+    assert isinstance(minutes, Minutes)
+    minutes.check_closed()
+    verified = pipeline.command("verify")["tables"]
+    assert {name for name, report in verified.items() if not report["equal"]} == set(), verified
+    lineage = pipeline.command("lineage")["tables"]
+    assert {
+        name: {column["name"]: column["fields"] for column in lineage[name]["columns"] if column["name"] in columns}
+        for name, columns in ((minutes.table, ("begin", "n", "mean")), (tables[3].table, ("name", "valid_from")))
+    } == {
+        minutes.table: {"begin": ["ts"], "n": [], "mean": ["amount"]},
+        tables[3].table: {"name": ["name"], "valid_from": ["at"]},
+    }

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
 EAGER = {"min_input_files": 4, "snapshots": {"count": 10}}
 KILLS = ("maintenance.compact.written=kill", "upsert.resolved=kill@7")
+PARTITIONS = {2: ["bucket(id, 2)"], 3: ["truncate(id, 100)"]}
+"""Of the table of each format."""
 PAUSE_S = 1.0
 """Between changes, so that time does not pass by their number: what is due is looked for every ten seconds."""
 
@@ -38,15 +40,22 @@ def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
             return
 
 
-# In time: a driver is killed at the other step, in ingestion, in test_upserts.py.
-@pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS, marks=pytest.mark.slow)], ids=len)
+# In time: the other format in integration/test_upsert_maintenance.py and test_maintenance_layouts.py; a driver killed at the
+# other step, in ingestion, in test_upserts.py.
+@pytest.mark.parametrize(
+    ("kills", "versions"),
+    [
+        pytest.param(KILLS[:1], (3,), id="one"),
+        pytest.param(KILLS, (2, 3), marks=pytest.mark.slow, id="both"),
+    ],
+)
 def test_upsert_tables_are_maintained_under_load_whatever_is_killed(
-    pipeline: Pipeline, jvm: Jvm, kills: Sequence[str]
+    pipeline: Pipeline, jvm: Jvm, kills: Sequence[str], versions: Sequence[int]
 ) -> None:
     pipeline.document["maintenance"] = EAGER
     upsert_tables = [
-        UpsertTable(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
-        UpsertTable(pipeline, "three", partition_by=["truncate(id, 100)"]),
+        UpsertTable(pipeline, f"of_{version}", format_version=version, partition_by=PARTITIONS[version])
+        for version in versions
     ]
     for kill in kills:
         with pipeline.running(failpoints=kill) as run:
@@ -58,7 +67,7 @@ def test_upsert_tables_are_maintained_under_load_whatever_is_killed(
         load(run, upsert_tables, times=3)
         for upsert_table in upsert_tables:
             run.wait_for("maintenance_done", action="compact", table=upsert_table.table, conflicts=0)
-        load(run, upsert_tables, times=2)
+        load(run, upsert_tables, times=1)
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
         assert not run.seen("unexpected_error")

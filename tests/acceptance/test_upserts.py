@@ -210,3 +210,9 @@ def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck) 
         row(1, "n", 9, "n1", 9), row(1, "s", 5, "s1"), row(2, "n", 5, "n2"), row(2, "s", 5, "s2"),
         row(3, "n", 6, "newer"), row(3, "s", 8, "again"), row(7, "n", 1, None, 1),
     ]  # fmt: skip
+
+
+@pytest.mark.last
+def test_the_command_verify_agrees_that_no_table_differs(struck: Struck) -> None:
+    struck.run()
+    struck.pipeline.check_by_verify()

@@ -45,7 +45,7 @@ class Scene:
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         servers = broker.bootstrap_servers
         self.folder, self.sizes = folder, folder / "sizes.parquet"
-        self.countries, self.orders, self.people = (Ledger(servers, new_id(), 1).topic for _ in range(3))
+        self.countries, self.orders, self.people, self.parcels = (Ledger(servers, new_id(), 1).topic for _ in range(4))
         self.name = f"p-{self.orders}"
         self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         self.routed = Routed(servers)
@@ -71,6 +71,13 @@ class Scene:
                         "envelope": "debezium",
                         "mode": "upsert",
                         "lookup": {"country": {**COUNTRY, "on_miss": "drop"}},
+                    },
+                    "s.parcels": {
+                        "topic": self.parcels,
+                        "mode": "upsert",
+                        "key_columns": ["id"],
+                        "lookup": {"country": {**COUNTRY, "wait": "1h"}},
+                        "select": "select id, country.name as country from records",
                     },
                 },
             },
@@ -140,9 +147,12 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
             made.orders, *((None, {"id": n, "country_code": c, "size_code": 1}) for n, c in ((1, "de"), (2, "us")))
         )
         made.produce(made.people, _person("c", 1, "de"), _person("c", 2, "fr"), _person("c", 3, "us"))
+        parcels = ((1, "us"), (2, "us"), (3, "de"), (4, "it"), (2, "fr"))
+        made.produce(made.parcels, *((None, {"id": n, "country_code": code}) for n, code in parcels))
         made.wait_for("orders", (1, "Germany", 80))
+        made.wait_for("parcels", (2, "France"), (3, "Germany"))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (2, "fr", {"name": "France"}))
-        running.wait_until_committed(2 + 2 + 3)
+        running.wait_until_committed(2 + 2 + 3 + 5)
         # The first commit of the route is that of the rest, which names the tables that are made next.
         made.deadly.touch()
         made.routed.produce()
@@ -162,6 +172,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
         )
         made.produce(made.people, _person("u", 2, "fr"), _person("c", 4, "de"))
         made.wait_for("orders", (1, "Germany", 80), (3, "Deutschland", 81), (4, "USA", None))
+        made.wait_for("parcels", (1, "USA"), (2, "France"), (3, "Germany"))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (4, "de", {"name": "Deutschland"}))
         made.routed.produce_more()
         wait_until(lambda: made.routed.is_read(made.folder), "the route is read")
@@ -170,6 +181,14 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     made.dead_letters = made.table("orders__dead_letters").scan().to_arrow().to_pylist()
     made.named = {table: made.lookups(table) for table in ("orders", "people")}
     return made
+
+
+def test_records_wait_for_their_country_through_a_kill_and_a_newer_change_of_a_row_stays(scene: Scene) -> None:
+    """The process was killed while parcels 1, 2 and 4 waited for their countries."""
+    assert scene.rows("parcels") == [(1, "USA"), (2, "France"), (3, "Germany")]
+    waiting = scene.table("parcels__dead_letters").scan().to_arrow().to_pylist()
+    assert [(row["error_class"], row["offset"]) for row in waiting] == [("lookup_waiting", 3)]
+    assert (scene.reported["s.parcels"]["waiting_records"], scene.reported["s.parcels"]["dead_letters"]) == (1, 1)
 
 
 def test_each_commit_names_the_version_that_its_rows_have(scene: Scene) -> None:

@@ -56,12 +56,20 @@ class GroupHistory(Scene):
         self.size_s, self.slide_s = [(60, 60), (600, 300), (420, 180)][fate.pick(0, 2)]
         self.has_late = fate.maybe(0.7)
         self.payments: dict[Place, Payment] = {}
+        #: Of the newest snapshot that was checked: the records that count, and its id.
+        self.counted: list[Payment] = []
+        self.last_snapshot = 0
         for topic in "ab":
             self.source.create(topic, fate.pick(1, 3))
         self.spec = self._spec()
 
+    @property
+    def query(self) -> str:
+        """The table's query."""
+        return _SELECT.format(f"'{self.size_s} seconds', '{self.slide_s} seconds'")
+
     def _spec(self) -> PipelineSpec:
-        select = json.dumps(_SELECT.format(f"'{self.size_s} seconds', '{self.slide_s} seconds'"))
+        select = json.dumps(self.query)
         late = "late: 10m, " if self.has_late else ""
         version = 3 if self.fate.maybe(0.6) else 2
         path = self.root / "pipeline.yaml"
@@ -127,8 +135,13 @@ class GroupHistory(Scene):
         """Compares every snapshot with the query over its records; returns the newest progress."""
         progress, groups, greatest, dropped = Progress(), _Groups(self.size_s, self.slide_s), dict[Any, int](), 0
         closed: dict[tuple[str, int], Row] = {}
+        self.counted = []
         for snapshot in reversed(self.catalog.ancestors(_TABLE)):
-            before, progress = progress, from_summary("sim", snapshot.summary) or progress
+            before, progress, self.last_snapshot = (
+                progress,
+                from_summary("sim", snapshot.summary) or progress,
+                snapshot.id,
+            )
             for place in sorted(self.payments):
                 if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2]):
                     dropped += self._count(place, groups, greatest, before.order.event_times)
@@ -154,6 +167,7 @@ class GroupHistory(Scene):
         if self.has_late and limits and payment.time_us < max(limits) - _LATE_US:
             return 1
         groups.add(payment)
+        self.counted.append(payment)
         return 0
 
 

@@ -19,12 +19,12 @@ from frazil.types import Progress
 from tests.simulation.scene import Place
 from tests.simulation.state_tables import StateHistory
 
-_PLAIN = (
+PLAIN = (
     "merge: {n: sum, records: count, low: min, high: max, first: first, filled: latest_non_null, began: first_non_null,"
-    " every: bool_and, some: bool_or, tags: collect_set, all_tags: collect_list}"
+    " every: bool_and, some: bool_or, tags: collect_set, all_tags: collect_list, state: latest by changed}"
 )
-_ORDERED = "order_by: at, merge: {n: sum, records: count, low: min, high: max, tags: collect_set}"
-_CHANGES = "envelope: debezium, merge: {n: sum, records: count}"
+ORDERED = "order_by: at, merge: {n: sum, records: count, low: min, high: max, tags: collect_set}"
+CHANGES = "envelope: debezium, merge: {n: sum, records: count}"
 Row = dict[str, Any]
 
 
@@ -43,8 +43,8 @@ class MergeHistory(StateHistory):
     def __init__(self, seed: int, root: Path) -> None:
         super().__init__(seed, root, "lake.m")
         fate = self.fate
-        self.kind = str(fate.rng.choice([_PLAIN, _ORDERED, _CHANGES]))
-        self.is_scattered = self.kind != _PLAIN or fate.maybe(0.3)
+        self.kind = str(fate.rng.choice([PLAIN, ORDERED, CHANGES]))
+        self.is_scattered = self.kind != PLAIN or fate.maybe(0.3)
         self.key_count = fate.pick(1, 30)
         self.asked: dict[Place, tuple[Put, ...]] = {}
         self.rows: dict[int, Row] = {}
@@ -63,7 +63,7 @@ class MergeHistory(StateHistory):
 
     def _produce(self) -> None:
         for _ in range(self.fate.pick(1, 15)):
-            if self.kind == _CHANGES:
+            if self.kind == CHANGES:
                 self._change()
             elif self.fate.maybe(0.9) or self.is_scattered:
                 row = self._row(self.fate.pick(0, self.key_count - 1))
@@ -98,16 +98,17 @@ class MergeHistory(StateHistory):
             row[name] = number if fate.maybe(0.6) else None
         for name in ("every", "some"):
             row[name] = fate.maybe(0.5) if fate.maybe(0.7) else None
+        row["state"], row["changed"] = number if fate.maybe(0.8) else None, fate.pick(0, 9) if fate.maybe(0.6) else None
         for name in ("tags", "all_tags"):
             row[name] = [f"t{fate.pick(0, 5)}" for _ in range(fate.pick(0, 3))] if fate.maybe(0.7) else None
         return row
 
     def _send(self, owner: int, key: int, value: Row | None, *asked: Put) -> None:
         """owner: the number of what has its changes in one partition."""
-        name = "id" if self.kind == _CHANGES else "k"
+        name = "id" if self.kind == CHANGES else "k"
         topic = "ab"[owner % 2]
         partitions = len(self.source.by_name[topic].partitions)
-        partition = self.fate.pick(0, partitions - 1) if self.is_scattered and self.kind != _CHANGES else 0
+        partition = self.fate.pick(0, partitions - 1) if self.is_scattered and self.kind != CHANGES else 0
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
         text = None if value is None else json.dumps(value).encode()
         record_key = json.dumps({name: key}).encode()
@@ -132,7 +133,7 @@ class MergeHistory(StateHistory):
         assert found == wanted, f"snapshot {snapshot_id}: {found} is not {wanted}"
 
     def _names(self, row: Mapping[str, Any]) -> Iterable[str]:
-        of_kind = {_PLAIN: _OF_PLAIN, _ORDERED: _OF_ORDERED, _CHANGES: _OF_CHANGES}[self.kind]
+        of_kind = {PLAIN: _OF_PLAIN, ORDERED: _OF_ORDERED, CHANGES: _OF_CHANGES}[self.kind]
         return (name for name in of_kind if name in row)
 
 
@@ -144,7 +145,7 @@ def query(kind: str, puts: Iterable[Put]) -> dict[int, Row]:
             groups.pop(put.key, None)
         else:
             groups[put.key].append(put)
-    functions = {_PLAIN: _OF_PLAIN, _ORDERED: _OF_ORDERED, _CHANGES: _OF_CHANGES}[kind]
+    functions = {PLAIN: _OF_PLAIN, ORDERED: _OF_ORDERED, CHANGES: _OF_CHANGES}[kind]
     rows = {
         key: {name: function(of_key, name) for name, function in functions.items()} for key, of_key in groups.items()
     }
@@ -170,7 +171,12 @@ def _empty(puts: list[Put], name: str) -> list[Any] | None:
 
 
 def _latest_by_order(puts: list[Put], name: str) -> Any:
-    return max(enumerate(puts), key=lambda pair: (pair[1].row["at"], pair[0]))[1].row[name]
+    return _latest_by(puts, name, "at")
+
+
+def _latest_by(puts: list[Put], name: str, order: str) -> Any:
+    ordered = [(put.row[order], number, put.row[name]) for number, put in enumerate(puts) if put.row[order] is not None]
+    return max(ordered, key=lambda entry: entry[:2])[2] if ordered else None
 
 
 Function = Callable[[list[Put], str], Any]
@@ -198,6 +204,8 @@ _OF_PLAIN: dict[str, Function] = {
     "began": lambda puts, name: _values(puts, name)[0] if _values(puts, name) else None,
     "every": lambda puts, name: all(_values(puts, name)) if _values(puts, name) else None,
     "some": lambda puts, name: any(_values(puts, name)) if _values(puts, name) else None,
+    "state": lambda puts, name: _latest_by(puts, name, "changed"),
+    "changed": lambda puts, name: max(_values(puts, name), default=None),
     "all_tags": lambda puts, name: [tag for tags in _values(puts, name) for tag in tags] or _empty(puts, name),
 }
 

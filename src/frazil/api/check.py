@@ -65,11 +65,13 @@ from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
 from frazil.spec import PipelineSpec
-from frazil.spec.syntax.environments import overrides_of_process
+from frazil.spec.syntax.environments import Overrides
 
 
-def offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[Finding]:
-    """Yields the result of every check that needs no service. missing: secrets that are not set here."""
+def offline_findings(spec: PipelineSpec, missing: Collection[str], overrides: Overrides) -> Iterator[Finding]:
+    """Yields the result of every check that needs no service. missing: secrets that are not set here. overrides: with which
+    the file was read.
+    """
     if missing:
         yield Finding("secrets", True, "read the secrets of the file", f"not set here: {', '.join(sorted(missing))}")
     with ExitStack() as opened:
@@ -80,7 +82,7 @@ def offline_findings(spec: PipelineSpec, missing: Collection[str]) -> Iterator[F
         except UnavailableError as error:
             tried = "started a JVM with Spark's classes, to parse queries"
             yield Finding("queries", True, tried, f"not checked: {error.message}", error.remedy)
-        yield from check_offline(spec, overrides_of_process(), queries)
+        yield from check_offline(spec, overrides, queries)
 
 
 def findings_of(spec: PipelineSpec) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -22,7 +22,7 @@ from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.plugins.extras import is_installed, not_installed
 from frazil.spec import PipelineSpec, load_spec
-from frazil.spec.syntax.environments import overrides_of_process
+from frazil.spec.syntax.environments import Overrides, overrides_of_process
 from frazil.spec.syntax.units import parse_duration
 
 if TYPE_CHECKING:
@@ -35,16 +35,22 @@ _ONE_JVM = threading.Lock()
 """Held while a run or a comparison has its JVM: PySpark knows one in a process."""
 
 
-def load(file: str | os.PathLike[str] = "frazil.yaml") -> Pipeline:
+def load(
+    file: str | os.PathLike[str] = "frazil.yaml", *, env: str = "", values: Mapping[str, object] | None = None
+) -> Pipeline:
     """Returns the pipeline of a pipeline file, which is read and validated; no service is asked.
+
+    env: the environment of the file, as `--env` names it; without one, FRAZIL_ENV does. values: in place of those of the
+    file, as `--set` gives them, by the path to each, such as `{"commit.interval": "5s"}`.
 
     Raises: SpecError, with file and line, where something in the file is wrong.
     """
     log_without_secrets()
     path = Path(file)
-    spec = load_spec(path)
+    overrides = overrides_of_process().replaced(env, values or {})
+    spec = load_spec(path, overrides=overrides)
     SECRETS.hide(spec.file.secrets)
-    return Pipeline(spec, path, SECRETS)
+    return Pipeline(spec, path, SECRETS, overrides)
 
 
 class Writes(Protocol):
@@ -63,8 +69,12 @@ def open_pipeline(output: Writes, file: Path) -> Pipeline:
 class Pipeline:
     """A pipeline, as its file describes it."""
 
-    def __init__(self, spec: PipelineSpec, file: Path, redaction: Redaction) -> None:
+    def __init__(
+        self, spec: PipelineSpec, file: Path, redaction: Redaction, overrides: Overrides | None = None
+    ) -> None:
+        """Stores them. overrides: with which the file was read; by default those of the process."""
         self._spec = spec
+        self._overrides = overrides or overrides_of_process()
         self._file = file
         self._redaction = redaction
         self._stopping: Any = None
@@ -108,10 +118,11 @@ class Pipeline:
         finding = importlib.import_module("frazil.ops.check").Finding
         with self._masked():
             first = finding("file", True, f"read {self._file}", f"{self._file}{self._place()}: pipeline {self.name}")
-            return self._redaction.value(CheckResult(self.name, (first, *checks.offline_findings(self._spec, missing))))
+            found = checks.offline_findings(self._spec, missing, self._overrides)
+            return self._redaction.value(CheckResult(self.name, (first, *found)))
 
     def _place(self) -> str:
-        environment = overrides_of_process().environment
+        environment = self._overrides.environment
         return f" in the environment {environment}" if environment in self._spec.environments else ""
 
     def plan(self, table: str | None = None, *, progress: Progress | None = None) -> PlanResult:
@@ -188,13 +199,14 @@ class Pipeline:
         level: Literal["ledger", "rows", "copy", "independent"] = "copy",
         begin: str = "",
         end: str = "",
+        sample: float = 1.0,
         progress: Progress | None = None,
     ) -> VerifyResult:
         """Returns whether tables, or one, have exactly the rows of their topics, as `frazil verify` does: reads the topics
         again and compares. Changes nothing; needs the disk space of a copy.
 
         level: `ledger` checks metadata alone, `rows` the places of rows, `independent` decodes by other libraries. begin,
-        end: bounds of these levels, as offsets or times.
+        end: bounds of these levels, as offsets or times. sample: the share of the offsets that the last two compare.
 
         Raises: SpecError for a name that no table has, without the package frazil-verify, and as `run` does;
         UnavailableError where a service does not answer.
@@ -203,7 +215,7 @@ class Pipeline:
             raise not_installed("verify", "what compares tables with their topics")
         verify_tables = importlib.import_module("frazil_verify.verify").verify_tables
         with self._masked(), _one_jvm():
-            tables = verify_tables(self._spec, table, level, begin, end, progress or _ignore)
+            tables = verify_tables(self._spec, table, level, (begin, end, sample), progress or _ignore)
         return self._redaction.value(VerifyResult(self.name, tuple(tables)))
 
     @contextmanager

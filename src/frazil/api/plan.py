@@ -22,18 +22,12 @@ def plan(spec: PipelineSpec, only: str | None, note: Callable[[str], None]) -> l
 
     Raises: SpecError for a name that no table has; UnavailableError where Kafka or the catalog does not answer.
     """
-    if only is not None:
-        _refuse_unknown(spec, only)
+    names = [table.name for table in spec.tables]
+    if only is not None and only not in names and not spec.makes_tables:  # Before a service is asked.
+        raise no_such_table(only, names)
     refuse_lost_catalog(spec)
     with catalog_and_queries(spec) as (catalog, queries):
         return plan_of(spec, topics_for_reading(spec), catalog, queries, only, note)
-
-
-def _refuse_unknown(spec: PipelineSpec, name: str) -> None:
-    """Refuses a name that no table can have, before a service is asked: where the file names every table."""
-    names = [table.name for table in spec.tables]
-    if name not in names and not spec.makes_tables:
-        raise no_such_table(name, names)
 
 
 def plan_of(

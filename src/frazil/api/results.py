@@ -117,6 +117,8 @@ class VerifiedTable:
     name: str
     #: Why nothing was compared; empty after a comparison.
     reason: str = ""
+    #: What can be done where nothing was compared.
+    remedy: str = ""
     #: The rows that are missing and surplus; None without a comparison.
     difference: Difference | None = None
     #: Whether Kafka has deleted records of its topics, or may have by compaction: surplus rows are not judged then.
@@ -132,7 +134,8 @@ class VerifiedTable:
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the table."""
         difference = {} if self.difference is None else asdict(self.difference)
-        return {"equal": self.is_equal, "reason": self.reason, "partial": self.is_partial, **difference}
+        result = {"equal": self.is_equal, "reason": self.reason, "remedy": self.remedy}
+        return {**result, "partial": self.is_partial, **difference}
 
 
 @dataclass(frozen=True)

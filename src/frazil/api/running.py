@@ -44,6 +44,7 @@ from frazil.ingest.loop.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.loop.service import Service
 from frazil.ingest.loop.topics import tolerate_empty_patterns
 from frazil.ingest.tables.cuts import Cuts
+from frazil.ingest.tables.lookups import Waits
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
@@ -60,7 +61,9 @@ from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import status_of
+from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.printable import plural
+from frazil.publish.closed_windows import ClosedWindows
 from frazil.publish.publisher import Publisher
 from frazil.publish.schedule import PublishSchedule
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
@@ -109,7 +112,7 @@ def run(
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
         cuts = Cuts(clock)
-        maintenance_scheduler, publishing = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
+        maintenance_scheduler, publishing, waits = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -118,9 +121,8 @@ def run(
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        publisher = _Publisher(
-            state_file, maintenance_scheduler, Activities(), offsets, leadership, observers, publishing, note
-        )
+        shown = state_file, maintenance_scheduler, Activities(), offsets
+        publisher = _Publisher(*shown, leadership, observers, publishing, waits, note)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -137,6 +139,8 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
+            if waits is not None:
+                waits.run_last()
             publishing.run_last(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
             publisher.end(service.tables)
@@ -176,15 +180,17 @@ def _services(
 
 def _beside(
     spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool, cuts: Cuts
-) -> tuple[MaintenanceScheduler, PublishSchedule]:
-    """Returns what maintains and what publishes the tables beside ingestion."""
+) -> tuple[MaintenanceScheduler, PublishSchedule, Waits | None]:
+    """Returns what maintains and publishes the tables, and what replays their records that wait, beside ingestion."""
     clock = SystemClock()
     publishing = PublishSchedule(
         partial(open_publisher, jvm, spec, catalog), clock, running.reload, not until_caught_up, cuts
     )
     maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
     runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
-    return MaintenanceScheduler(runner, clock, running.reload), publishing
+    lookup = TABLE_KEYS.get("lookup") if "lookup" in TABLE_KEYS else None
+    waits: Waits | None = None if lookup is None else lookup.wait_opener(running, until_caught_up)
+    return MaintenanceScheduler(runner, clock, running.reload), publishing, waits
 
 
 def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | None = None) -> Publisher:
@@ -198,7 +204,9 @@ def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | Non
     shared = ingesting or catalog
     maintenance = IcebergMaintenance(shared, jvm.session, spec.maintenance.cores, merge_of)
     copies = IcebergCopies(shared, maintenance, merge_of)
-    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, SystemClock(), copies)
+    clock = SystemClock()
+    windows = ClosedWindows(catalog, clock)
+    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, clock, copies, windows)
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -226,6 +234,8 @@ class _Publisher:
     leadership: Leadership
     observers: Observers
     publishing: PublishSchedule
+    #: None where no package looks up.
+    waits: Waits | None
     #: Receives how far the run is.
     note: Callable[[str], None]
 
@@ -241,6 +251,8 @@ class _Publisher:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
         self.publishing.note(tables)
+        if self.waits is not None:
+            self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
         report_alive()
@@ -248,6 +260,9 @@ class _Publisher:
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
         self.publishing.stop(_PUBLISH_TIMEOUT_S)
+        if self.waits is not None:
+            self.waits.stop(_PUBLISH_TIMEOUT_S)
+            self.waits.note(tables)
         self.observers.stop()
         self._write(tables, ended=True)
 

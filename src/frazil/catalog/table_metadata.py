@@ -212,10 +212,15 @@ def read_table_metadata(
             for ref, held in refs.items()
             if ref != branch
         },
-        branch=OwnBranch(branch, bool(own_ref.keys() & _RETENTION)),
+        branch=OwnBranch(
+            branch, bool(own_ref.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"})
+        ),
         shape=TableShape(
             tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
-            _is_sorted(metadata),
+            any(
+                order["order-id"] == metadata.get("default-sort-order-id", 0) and order["fields"]
+                for order in metadata.get("sort-orders", ())
+            ),
         ),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
         files=tuple(files),
@@ -260,11 +265,6 @@ def _spread(
         for number in numbers:
             shares[number] += deleted[place] * files[number].record_count // rows
     return shares
-
-
-def _is_sorted(metadata: Mapping[str, Any]) -> bool:
-    order_id = metadata.get("default-sort-order-id", 0)
-    return any(order["order-id"] == order_id and order["fields"] for order in metadata.get("sort-orders", ()))
 
 
 def _head(metadata: Mapping[str, Any], branch: str) -> int | None:

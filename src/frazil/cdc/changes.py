@@ -173,7 +173,9 @@ def _open(
         decoded = decode_values(reading, fields, records, limit)
         if envelope.needs_keys:
             decoded = fill_from_keys(reading, target.record.before_key or Reading(), records, decoded, fields)
-    decoded = _without_tombstones(decoded, nothing)
+    # Records without a value are not bad ones here: they follow a delete.
+    mismatches = [mismatch for mismatch in decoded.mismatches if not nothing[mismatch.row]]
+    decoded = replace(decoded, refused=decoded.refused & ~nothing, mismatches=mismatches)
     columns = dict(zip(names, decoded.columns, strict=True))
     record_kind = np.array(columns["record_kind"].fill_null(0))
     is_by_key = record_kind == BY_KEY
@@ -207,12 +209,6 @@ def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
         if flags.any():
             unsent[n] = flags
     return unsent
-
-
-def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
-    """Returns the result without records that have no value, which are no bad records here: they follow a delete."""
-    mismatches = [mismatch for mismatch in decoded.mismatches if not is_tombstone[mismatch.row]]
-    return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
@@ -337,7 +333,8 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     first = good & (op == UPDATE) & has_before & (envelope.is_log | envelope.is_upsert)
     count = first.astype(np.int64) + (writes | removals | emptied)
     records = np.repeat(np.arange(op.size), count)
-    is_first = _leading(first, count, records)
+    is_first = np.zeros(records.size, np.bool_)  # The first of the two changes of its record.
+    is_first[(np.cumsum(count) - count)[first]] = True
     ops = np.full(records.size, UPSERT, np.int8)
     if envelope.is_upsert:
         ops[is_first | (removals[records] & (not envelope.marks_deletes))] = DELETE
@@ -345,14 +342,6 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     is_before = is_first | (removals[records] & has_before[records])
     is_after = ~is_before & ~emptied[records] & opened.has_after[records]
     return Plan(records, ops, is_after, is_before)
-
-
-def _leading(first: Bools, count: Ints, records: Ints) -> Bools:
-    """Returns which changes are the first of the two changes of their record."""
-    starts = np.cumsum(count) - count
-    is_first = np.zeros(records.size, np.bool_)
-    is_first[starts[first]] = True
-    return is_first
 
 
 def _shape(context: ChangeContext, plan: Plan) -> Changes:
@@ -410,13 +399,9 @@ def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
         made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
-        dropped=_bare_paths(of_records.dropped) | shaped.dropped,
+        dropped={path.removeprefix("after.").removeprefix("before.") for path in of_records.dropped} | shaped.dropped,
         own={},
     )
-
-
-def _bare_paths(paths: set[str]) -> set[str]:
-    return {path.removeprefix("after.").removeprefix("before.") for path in paths}
 
 
 def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:

@@ -120,7 +120,9 @@ def open_columns(
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
     operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
     if is_envelope:
-        struct, columns = _images(struct, columns, requested)
+        kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
+        columns = replace(columns, arrays=[columns.arrays[n] for n in kept])
+        struct = StructType(*(struct.fields[n] for n in kept))
     else:
         struct, columns = _as_image(struct, columns, operation_fields)
     # A placeholder is in the type as written: a day or a UUID read from one looks like any other.
@@ -205,13 +207,6 @@ def record_kind_of(names: Sequence[str]) -> int:
         if set(shape.needed) <= set(names) <= {*shape.needed, *shape.others}:
             return record_kind
     return NO_ENVELOPE
-
-
-def _images(struct: StructType, columns: Columns, requested: Collection[str]) -> tuple[StructType, Columns]:
-    """Returns the members of an envelope that are read."""
-    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
-    fields = [struct.fields[n] for n in kept]
-    return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
 
 
 def _as_image(struct: StructType, columns: Columns, operation_fields: Sequence[str]) -> tuple[StructType, Columns]:

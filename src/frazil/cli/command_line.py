@@ -24,8 +24,10 @@ _COMPLETION = ("--show-completion", "--install-completion")
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Raises: KeyboardInterrupt for Ctrl-C."""
-    _share_utf8()
-    _escape_unknown_characters()
+    if sys.flags.utf8_mode:  # Java uses UTF-8 file names too then, although the locale does not (LC_ALL=C).
+        os.environ["LC_ALL"] = "C.UTF-8"
+    if isinstance(sys.stdout, io.TextIOWrapper):  # As standard error does with what the locale's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     words, overrides = take_overrides(_to_complete() or list(sys.argv[1:] if arguments is None else arguments))
     words = shared_last(words)
     choice = CHOSEN.set(overrides)
@@ -59,20 +61,6 @@ def _to_complete() -> list[str]:
     os.environ["COLUMNS"] = "10000"  # A description that is wrapped would have lines that shells take for words.
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return line.split()[1:]
-
-
-def _share_utf8() -> None:
-    """Makes Java use UTF-8 file names where Python uses them although the locale does not (LC_ALL=C)."""
-    if sys.flags.utf8_mode:
-        os.environ["LC_ALL"] = "C.UTF-8"
-
-
-def _escape_unknown_characters() -> None:
-    """Makes standard output take every text, where the locale's encoding lacks characters of it: such a one is escaped, as
-    standard error does.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(words: list[str], settings: Settings) -> int:

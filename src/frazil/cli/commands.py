@@ -93,7 +93,7 @@ PANELS = {
 """The commands, by the first word of their names, under the titles of `frazil --help`."""
 OTHER_PANEL = "From installed packages"
 GROUPS = {
-    "blobs": "Verify the large objects of tables.",
+    "blobs": "Verify the large objects of tables, or see them in a demo.",
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
     "topic": "Set, remove or show AutoMQ table-topic keys of topics.",
@@ -174,7 +174,8 @@ def with_shared_options(function: Function, settings: Settings) -> Function:
     @functools.wraps(function)
     def call(output: OutputFormat, debug: bool, log_format: LogFormat, log_level: LogLevel, **values: Any) -> int:
         settings.debug = debug
-        settings.output = _open_output(output)
+        results = reserve_standard_output() if output is OutputFormat.json else None
+        settings.output = Output(output, results=results)
         # Imported here, as help needs no log.
         start_logging = function_of("frazil.cli.logging:configure_logging")
         logger = start_logging(log_format, log_level, settings.output.redaction, settings.output.make_room)
@@ -212,10 +213,6 @@ def _shared_options(
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level that is logged.")] = LogLevel.info,
 ) -> None:
     """Declares the options; `with_shared_options` reads its signature."""
-
-
-def _open_output(form: OutputFormat) -> Output:
-    return Output(form, results=reserve_standard_output() if form is OutputFormat.json else None)
 
 
 def _unwrapped(text: str) -> str:

@@ -10,12 +10,17 @@ def command(output: Output) -> int:
     """Check Java, jars and the rest of what Frazil needs on this machine; exit with 1 when something is missing."""
     results = checks()
     is_well = all(check.is_ok for check in results)
-    output.result({"ok": is_well, "checks": [_document(check) for check in results]}, "\n".join(map(_line, results)))
+    output.result(
+        {
+            "ok": is_well,
+            "checks": [
+                {"name": check.name, "ok": check.is_ok, "found": check.result, "remedy": check.remedy}
+                for check in results
+            ],
+        },
+        "\n".join(map(_line, results)),
+    )
     return 0 if is_well else 1
-
-
-def _document(check: Check) -> dict[str, str | bool]:
-    return {"name": check.name, "ok": check.is_ok, "found": check.result, "remedy": check.remedy}
 
 
 def _line(check: Check) -> str:

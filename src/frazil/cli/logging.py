@@ -60,7 +60,8 @@ def configure_logging(
             ],
         )
     )
-    sink.addFilter(_is_for_operators)
+    # Not for operators: lines of py4j that repeat what is raised, or that are not errors.
+    sink.addFilter(lambda record: not str(record.msg).startswith(_BESIDE_ERRORS))
     # PySpark's, of a session whose JVM ends with the process.
     warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM process", RuntimeWarning)
     root = logging.getLogger()
@@ -81,11 +82,6 @@ class _Sink(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self._make_room()
         super().emit(record)
-
-
-def _is_for_operators(record: logging.LogRecord) -> bool:
-    """Whether the record is none of those of py4j that repeat what is raised, or that are not errors."""
-    return not str(record.msg).startswith(_BESIDE_ERRORS)
 
 
 def _renderer(form: LogFormat) -> structlog.typing.Processor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from frazil.api.wiring import (
@@ -84,25 +84,19 @@ def command(
             table_maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
             runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
             rounds = list(run_rounds(runner, chosen_tables(tables, table)))
-    output.result(document_of_rounds(rounds, dry_run), _render(rounds, dry_run))
+    lines = [line for table_round in rounds for line in _lines(table_round, dry_run)]
+    output.result(document_of_rounds(rounds, dry_run), Group(*lines) if rounds else Text("no tables yet"))
     return (
         FAILED
-        if any(table_round.failure or any(_is_bad(o) for o in table_round.outcomes) for table_round in rounds)
+        if any(
+            table_round.failure or any(o.failure and not o.is_lost for o in table_round.outcomes)
+            for table_round in rounds
+        )
         else 0
     )
 
 
-def _is_bad(outcome: Outcome) -> bool:
-    return bool(outcome.failure) and not outcome.is_lost
-
-
 # ---- output
-
-
-def _render(rounds: Sequence[TableRound], dry_run: bool) -> RenderableType:
-    if not rounds:
-        return Text("no tables yet")
-    return Group(*(line for table_round in rounds for line in _lines(table_round, dry_run)))
 
 
 def _lines(table_round: TableRound, dry_run: bool) -> Iterator[Text]:

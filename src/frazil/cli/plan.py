@@ -10,7 +10,7 @@ import typer
 
 from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.ops.plan import FirstOffset, PlannedTable
+from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import count, held_back
 
 OneTable = Annotated[
@@ -64,8 +64,9 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     held = held_back(table.open_transactions)
     if held is not None and held != table.problem:
         yield f"  note: {held.message} ({held.where})"
-    for words in _offsets(table.first_offsets):
-        yield f"  {words}"
+    for (topic, source), group in groupby(table.first_offsets, key=lambda first: (first.topic, first.source)):
+        where = "committed progress" if source == "progress" else "first offsets, nothing is committed yet"
+        yield f"  reads {topic} from {', '.join(f'{first.partition}:{first.offset}' for first in group)} ({where})"
 
 
 def _before_rows(table: PlannedTable) -> Iterator[str]:
@@ -103,9 +104,3 @@ def _terms(terms: tuple[str, ...]) -> str:
 
 def _before(terms: tuple[str, ...], is_new: bool) -> str:
     return "" if is_new else f"  (until now: {_terms(terms)}; existing files do not change)"
-
-
-def _offsets(offsets: tuple[FirstOffset, ...]) -> Iterator[str]:
-    for (topic, source), group in groupby(offsets, key=lambda first: (first.topic, first.source)):
-        where = "committed progress" if source == "progress" else "first offsets, nothing is committed yet"
-        yield f"reads {topic} from {', '.join(f'{first.partition}:{first.offset}' for first in group)} ({where})"

@@ -230,14 +230,12 @@ def _about(table: TableStatus, now_ms: int) -> Iterator[Text]:
     held = held_back(table.lag.open_transactions)
     if held is not None:
         yield from _explain(held, f"note: {table.name}", "yellow")
-    yield from _about_layout(table)
+    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
+    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
+    if words:
+        yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
     yield from _about_records(table)
     yield from _about_expectations(table)
-    yield from _about_work(table, now_ms)
-
-
-def _about_work(table: TableStatus, now_ms: int) -> Iterator[Text]:
-    """Yields what works beside ingestion has found."""
     if table.derived.maintenance is not None:
         yield from _maintenance_lines(table.name, table.derived.maintenance)
     if table.derived.verification is not None:
@@ -246,19 +244,15 @@ def _about_work(table: TableStatus, now_ms: int) -> Iterator[Text]:
         yield from _publishing_lines(table.name, table.derived.publishing, now_ms)
 
 
-def _about_layout(table: TableStatus) -> Iterator[Text]:
-    """Yields the partition spec and sort order of new files, where there are some."""
-    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
-    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
-    if words:
-        yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
-
-
 def _about_records(table: TableStatus) -> Iterator[Text]:
     """Yields the numbers of records that did not become rows."""
     name, progress = table.name, table.progress
     if progress.dead_letters:
         yield Text(f"\n{name} has {plural(progress.dead_letters, 'dead letter')}: run `frazil dead-letters list`")
+    if progress.waiting_records:
+        yield Text(
+            f"\n{name} has records that wait for a row of a reference table: {progress.waiting_records:,}", style="dim"
+        )
     if progress.bad_skipped:
         yield Text(f"\n{name} has skipped {plural(progress.bad_skipped, 'bad record')}: `on_bad_record: skip`")
     if table.noticed.skipped_offsets:

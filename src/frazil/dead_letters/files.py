@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, opened, reason_columns
+from frazil.dead_letters.record import FAR_TIME, HELD_AT, SOURCE_COLUMNS, held_since, opened, reason_columns
 from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
@@ -120,7 +120,10 @@ def write_some(writer: FileWriter, rows: pa.Table) -> None:
 def with_new_reason(rows: pa.Table, mismatches: Sequence[Mismatch]) -> pa.Table:
     """Returns the dead letters with the current reasons, and one more replay counted."""
     retries = pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32()))
-    for name, column in {**reason_columns(mismatches), "retries": retries}.items():
+    columns = {**reason_columns(mismatches), "retries": retries}
+    if HELD_AT in rows.schema.names:  # A longer wait began when the record was held first.
+        columns[HELD_AT] = pc.coalesce(rows[HELD_AT], held_since(mismatches).cast(rows.schema.field(HELD_AT).type))
+    for name, column in columns.items():
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place), column)
     return rows

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
+from frazil.clock import SystemClock
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
@@ -50,6 +51,8 @@ DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
     "frazil_version": StringType(),
 }
 """The columns of a dead-letter table, with their types."""
+HELD_AT = "held_at"
+"""Column with the time since which a record waits for its row of a reference table: of tables whose lookups have `wait`."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 """The columns of a record that its dead letter needs."""
 UNEXPLAINED = Mismatch(0, "", ErrorClass.TYPE_MISMATCH, "the value does not fit the table")
@@ -115,6 +118,7 @@ def dead_letter_rows(
     count = len(mismatches)
     values = {**sealed(records, dead_letters.record_key), **reason_columns(mismatches)}
     values["retries"] = pa.repeat(pa.scalar(0, pa.int32()), count)
+    values[HELD_AT] = held_since(mismatches)
     if schema_ids is not None:
         values["schema_id"] = schema_ids
     if "timestamp" in values:
@@ -124,6 +128,13 @@ def dead_letter_rows(
         for field in dead_letters.arrow_schema
     ]
     return pa.Table.from_arrays(columns, schema=dead_letters.arrow_schema)
+
+
+def held_since(mismatches: Sequence[Mismatch]) -> pa.Array:
+    """Returns the current time for each record that waits for a row of a reference table; null for the others."""
+    now_us = SystemClock().now_ms() * 1000
+    times = [now_us if mismatch.kind == ErrorClass.LOOKUP_WAITING else None for mismatch in mismatches]
+    return pa.array(times, pa.timestamp("us", "UTC"))
 
 
 def reason_columns(mismatches: Sequence[Mismatch]) -> dict[str, pa.Array]:

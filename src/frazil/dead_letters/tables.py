@@ -25,17 +25,17 @@ from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.files import Place, pieces, places_of
 from frazil.dead_letters.pending import settle_replays
-from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
+from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME, HELD_AT
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import format_moment
-from frazil.schema.evolve import new_schema
+from frazil.schema.evolve import extend_schema, new_schema
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
 from frazil.write.plain_target import plain_target
-from frazil.write.target import TableTarget
+from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter
 
 log = structlog.get_logger("frazil")
@@ -110,12 +110,15 @@ class DeadLetterTables:
         Raises: TableStopped where a table of that name has another purpose.
         """
         name = table.dead_letter_table_name
+        more = {HELD_AT: METADATA_TYPES["timestamp"]} if table.spec.query.waits else {}
         dead_letter_table = self._catalog.load(name)
         if dead_letter_table is None:
             location = f"{table.spec.layout.location.rstrip('/')}__dead_letters" if table.spec.layout.location else None
-            schema = new_schema(DEAD_LETTER_TYPES.items())
+            schema = new_schema({**DEAD_LETTER_TYPES, **more}.items())
             dead_letter_table = create_table(self._catalog, name, schema, {}, 2, location=location)
         refuse_other_table(dead_letter_table, table.name)
+        if more.keys() - {field.name for field in dead_letter_table.schema.fields}:
+            dead_letter_table = self._catalog.evolve(name, lambda schema: extend_schema(schema, {(): more}))
         if table.state is not None and table.state.marks.get(DEAD_LETTERS_MARK) != name:
             self._catalog.mark(table.name, DEAD_LETTERS_MARK, name)
         return dead_letter_table

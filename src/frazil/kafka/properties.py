@@ -210,7 +210,7 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas_options(jaas: str) -> dict[str, str]:
-    return {match[1]: _unquoted(match[2] or match[3] or "") for match in _OPTION.finditer(jaas)}
+    return {match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or "") for match in _OPTION.finditer(jaas)}
 
 
 def _is_msk(properties: Mapping[str, str]) -> bool:
@@ -236,10 +236,6 @@ def _msk(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _class(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
 
 
 # ---- certificates
@@ -382,7 +378,9 @@ def _task_properties(properties: Mapping[str, str]) -> dict[str, str]:
     tasks = {name: native[name] for name in _OF_TASKS if name in native}
     tasks |= {"security.protocol": protocol, "request.timeout.ms": patience}
     tasks.setdefault("isolation.level", "read_committed")
-    _refuse_wrong_values(tasks)
+    for name, allowed in _VALUES.items():
+        if name in tasks and not re.fullmatch(allowed, tasks[name]):
+            raise _refused(f"kafka `{name}` cannot be {tasks[name]!r}", "correct it or remove it", name)
     if protocol.endswith("SSL"):
         tasks |= _task_tls(native)
     if protocol.startswith("SASL_"):
@@ -391,12 +389,6 @@ def _task_properties(properties: Mapping[str, str]) -> dict[str, str]:
         _task_login(native)  # Without a protocol of SASL it has no effect, and is no less wrong.
     _say_left_out("tasks", frozenset(properties.keys() - tasks.keys() - _TRANSLATED - _OF_BOTH))
     return tasks
-
-
-def _refuse_wrong_values(tasks: Mapping[str, str]) -> None:
-    for name, allowed in _VALUES.items():
-        if name in tasks and not re.fullmatch(allowed, tasks[name]):
-            raise _refused(f"kafka `{name}` cannot be {tasks[name]!r}", "correct it or remove it", name)
 
 
 def _task_tls(native: Mapping[str, str]) -> dict[str, str]:
@@ -435,11 +427,7 @@ def _task_login(native: Mapping[str, str]) -> dict[str, str]:
         message = f"kafka `sasl.mechanism: {name}` has no {' and no '.join(missing)}"
         raise _refused(message, f"write {' and '.join(missing)} under `kafka`", "sasl.mechanism")
     login = {setting: native[setting] for setting in required if setting in native}
-    return {"sasl.mechanism": name, **login, **_MORE.get(name, _nothing)(native)}
-
-
-def _nothing(_: Mapping[str, str]) -> dict[str, str]:
-    return {}
+    return {"sasl.mechanism": name, **login, **_MORE.get(name, lambda _: {})(native)}
 
 
 def _oidc(native: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from frazil.kafka.fetch.clients import cluster_of
+from frazil.kafka.fetch.clients import cluster_of, second_cluster
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.ranges import read_ranges
 from frazil.types import OffsetRange
@@ -87,3 +87,12 @@ def _records(wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         for text in batch.column(0).to_pylist():
             asked = json.loads(text)
             yield from read_ranges(cluster_of(asked["settings"]), [OffsetRange(*r) for r in asked["ranges"]], wanted)
+
+
+def read_before(before: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Yields records before those that this task reads at the moment; those that no longer exist are left out.
+
+    Raises: UnavailableError, as `read_ranges`.
+    """
+    with second_cluster() as cluster:
+        yield from read_ranges(cluster, [before], wanted, is_lenient=True)

@@ -124,7 +124,9 @@ class KafkaTopics:
         )
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        return self._of_any(lambda patience_s: self._described(wanted, patience_s))
+        return self._of_any(
+            lambda patience_s: self._described_by_name(filter(wanted, self._listed(patience_s).topics), patience_s)
+        )
 
     def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
         def describe(patience_s: float) -> dict[str, TopicDescription]:
@@ -150,9 +152,6 @@ class KafkaTopics:
             # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
-
-    def _described(self, wanted: Callable[[str], bool], patience_s: float) -> dict[str, TopicDescription]:
-        return self._described_by_name(filter(wanted, self._listed(patience_s).topics), patience_s)
 
     def _described_by_name(self, wanted: Iterable[str], patience_s: float) -> dict[str, TopicDescription]:
         names = sorted(wanted)

@@ -189,6 +189,9 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield failed(name, tried, unforeseen(error, table.name))
 
 
+ABSENT_REMEDY = "name a field that records have, or declare it under `columns` where `field` names another one"
+
+
 def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
     """Yields findings for tables that a run would stop at unread records of a sample, as found by `plan`, and the warnings
     that records of other tables show. stopped: tables that would stop anyway. A single bad record under
@@ -203,6 +206,8 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
         elif table.sample.ignored_kinds and table.action == "wait":
             yield Finding(name, True, tried, f"{without_rows(table.sample.ignored_kinds)}; {WITHOUT_ROWS_REMEDY}")
+        elif table.sample.absent_columns and table.name not in stopped:
+            yield Finding(name, False, tried, "; ".join(table.sample.absent_columns), ABSENT_REMEDY, table.name)
         elif table.sample.warnings and table.name not in stopped:
             yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.sample.warnings))
 

@@ -19,6 +19,7 @@ from frazil.kafka.port import Source
 from frazil.ops.check import Finding
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.ops.table_status import VerificationReport
+from frazil.plugins.extras import unread_variables
 from frazil.plugins.observers import OBSERVERS, ObserverKind
 from frazil.spec import PipelineSpec
 
@@ -138,6 +139,8 @@ def open_observers(observed: Observed) -> Observers:
 
     Raises: SpecError where the pipeline file wants of an observer what is not there.
     """
+    for variable, missing in unread_variables(os.environ):
+        log.warning("telemetry_unavailable", variable=variable, reason=missing.message, remedy=missing.remedy)
     opened: dict[str, Observer] = {}
     for name, kind in _wanted(observed.pipeline.spec):
         try:
@@ -151,7 +154,9 @@ def open_observers(observed: Observed) -> Observers:
 
 
 def check_observers(spec: PipelineSpec) -> Iterator[Finding]:
-    """Yields what the observers that a run would want miss."""
+    """Yields what the observers that a run would want miss, and variables for an observer that is not installed."""
+    for variable, missing in unread_variables(os.environ):
+        yield Finding(variable, True, "looked for what reads it", f"warning: {missing.message}; {missing.remedy}")
     for _, kind in _wanted(spec):
         yield from kind.checker(spec, os.environ)
 

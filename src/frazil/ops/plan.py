@@ -53,6 +53,7 @@ from frazil.spec.catalog_properties import unknown_properties
 from frazil.spec.history import describe_history
 from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
+from frazil.spec.waiting import describe_waits
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
 from frazil.stages.watch import Tally
@@ -105,7 +106,9 @@ class SampleFindings:
 
     #: Whether so many of them are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
-    #: The warnings that only records show.
+    #: The warnings of columns that every record needs and none has.
+    absent_columns: tuple[str, ...] = ()
+    #: The other warnings that only records show.
     warnings: tuple[str, ...] = ()
     #: The kinds of the records, where all of them change no row.
     ignored_kinds: tuple[str, ...] = ()
@@ -244,7 +247,11 @@ def plan_tables(
             plan = PlannedTable(
                 name,
                 stages=tuple(describe_stages(spec_of_table)),
-                state=(*describe_state(spec_of_table), *describe_history(spec_of_table)),
+                state=(
+                    *describe_state(spec_of_table),
+                    *describe_history(spec_of_table),
+                    *describe_waits(spec_of_table),
+                ),
                 publishing=tuple(describe_publishing(spec_of_table.publishing)),
             )
             if name in missing:
@@ -366,8 +373,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
+    plan.sample.absent_columns = tuple(absent_columns(spec, schema, fitting))
     plan.sample.warnings = (
-        *absent_columns(spec, schema, fitting),
         *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
@@ -375,7 +382,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *updates_without_document(table),
         *keys_beside(table, records, schema, sample_reader.schemas),
     )
-    plan.warnings = (*warnings_of(table, schema), *plan.sample.warnings)
+    plan.warnings = (*warnings_of(table, schema), *plan.sample.absent_columns, *plan.sample.warnings)
 
 
 def _add_query_columns(

@@ -37,11 +37,10 @@ from frazil.ops.maintenance import (
     plan_rounds,
     run_rounds,
 )
-from frazil.ops.pipeline_status import PipelineReport, ProcessState
+from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.plan import ReadSample, plan_document, plan_tables
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import find_process, report_running
-from frazil.ops.table_status import MaintenanceReport
 from frazil.runtime.jvm import HeapUsage
 from frazil.spec import PipelineSpec
 from frazil.stages.table import table_stages
@@ -108,7 +107,12 @@ class RunningPipeline:
         state, tables = self.state_file.state, self.tables if name is None else [self.find(name)]
         if state is None:
             raise _starting()
-        maintenance = self._maintenance(state, tables)
+        plans = self._known.plans()
+        maintenance = {
+            name: maintenance_report(plans[name], table.spec.changes.mode, state.table(name).recorded.maintenance)
+            for table in tables
+            if (name := table.name) in plans
+        }
         return report_running(self.spec.pipeline, tables, state, maintenance, self.clock.now_ms())
 
     @property
@@ -266,14 +270,6 @@ class RunningPipeline:
         Raises: UnknownTable.
         """
         return Table(self.find(name).spec)
-
-    def _maintenance(self, state: ProcessState, tables: Sequence[Table]) -> dict[str, MaintenanceReport]:
-        plans = self._known.plans()
-        return {
-            name: maintenance_report(plans[name], table.spec.changes.mode, state.table(name).recorded.maintenance)
-            for table in tables
-            if (name := table.name) in plans
-        }
 
 
 def _starting() -> UnavailableError:

@@ -15,6 +15,7 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.catalog.unmade import catalog_without_tables
+from frazil.dead_letters.held import count_waiting
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -332,8 +333,11 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
 
 def _count_dead_letters(catalog: Catalog, table: Table) -> None:
     name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
-    if name and catalog.load(name) is not None:
+    dead_letters = catalog.load(name) if name else None
+    if name and dead_letters is not None:
         table.catalog.dead_letter_count = catalog.size(name).row_count
+        if table.spec.query.waits:
+            table.catalog.waiting_count = count_waiting(catalog, dead_letters)
 
 
 def _measure_lags(
@@ -344,7 +348,8 @@ def _measure_lags(
         log_ends = source.log_ends(partitions)
         ends = source.ends(partitions)
         for held in facts_by_name.values():
-            held.is_comparable = _is_comparable(held.table, cluster_id)
+            # Offsets mean nothing where a topic was deleted, or recreated.
+            held.is_comparable = held.table.has_its_topics and held.table.progress.cluster_id in ("", cluster_id)
             if held.is_reached and held.is_comparable:
                 discovery.add_first_offsets(held.table)
                 position = held.table.position()
@@ -352,11 +357,6 @@ def _measure_lags(
                 held.lag_records = known_lag(position, ends, held.open_transactions)
     except UnavailableError as error:
         problems.append(problem_of(error))
-
-
-def _is_comparable(table: Table, cluster_id: str) -> bool:
-    """Whether the table's offsets mean something in the topics: they do not where one was deleted, or recreated."""
-    return table.has_its_topics and table.progress.cluster_id in ("", cluster_id)
 
 
 # ---- report

@@ -73,6 +73,9 @@ class TableProgress:
     last_commit_ms: Milliseconds | None = None
     #: Rows of the dead-letter table.
     dead_letters: Count | None = None
+    #: The dead letters among them that [wait](../guides/lookup.md#records-that-wait) for a row of a reference table; null
+    #: where no lookup has `wait`.
+    waiting_records: Count | None = None
     #: Bad records that `on_bad_record: skip` has skipped since the table was created.
     bad_skipped: Count | None = None
     #: Records that change no row, by kind.
@@ -295,6 +298,7 @@ def progress_of(table: Table) -> TableProgress:
         watermark_ms=progress.watermark.complete_to_ms,
         last_commit_ms=progress.committed_at_ms,
         dead_letters=table.catalog.dead_letter_count,
+        waiting_records=table.catalog.waiting_count,
         bad_skipped=progress.totals.bad_skipped,
         ignored_records=dict(progress.totals.ignored_records),
         expectations=dict(progress.totals.findings),

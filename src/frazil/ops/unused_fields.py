@@ -21,7 +21,6 @@ from frazil.name_case import change_case, fold_case, fold_path
 from frazil.ops.sampling import decode_sample
 from frazil.printable import plural
 from frazil.process.steps import compile_steps
-from frazil.schema.evolve import RequestedFields
 from frazil.schema.names import spelled
 from frazil.schema.parts import Path, parts_of, types_in
 from frazil.spec import TableSpec
@@ -57,17 +56,16 @@ def unselected_fields(
     renames_members = spec.shape.column_case != "keep" and any(
         not column.type.is_primitive for column in spec.shape.columns
     )
-    listed = (
-        {"include": spec.shape.include, "exclude": spec.shape.exclude, "columns": _declared_fields(spec)}
-        if count
-        else {}
-    )
+    # What `field_in_image` reports is not reported twice.
+    declared = [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
+    listed = {"include": spec.shape.include, "exclude": spec.shape.exclude, "columns": declared} if count else {}
     if not records or not (any(listed.values()) or renames_members):
         return
     all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
     requested = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
-    paths = set(_paths_in(requested))
+    fields = (((*around, name), kind) for around, members in requested.items() for name, kind in members.items())
+    paths = {path for at, kind in fields for path in _paths_of(at, kind)}
     names = {".".join(path) for path in paths}
     plain = set(map(fold_case, names))
     for setting, settings in listed.items():
@@ -77,11 +75,6 @@ def unselected_fields(
     # Records of which no other can be a row are bad for this very reason.
     for name, meant in _renamed_members(spec, paths) if renames_members else ():
         yield _warning("columns", name, meant, len(records))
-
-
-def _declared_fields(spec: TableSpec) -> list[Path]:
-    """Returns the fields that declarations of columns name, other than those that `field_in_image` reports."""
-    return [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
 
 
 def _inside(name: str, paths: Collection[str]) -> str | None:
@@ -111,12 +104,6 @@ def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple
 def _warning(setting: str, path: str, close: str | None, count: int) -> str:
     meant = f"; did you mean `{close}`?" if close else ""
     return f"`{setting}` names `{path}`, and none of {plural(count, 'record')} in the sample has it{meant}"
-
-
-def _paths_in(requested: RequestedFields) -> Iterator[Path]:
-    for around, members in requested.items():
-        for name, kind in members.items():
-            yield from _paths_of((*around, name), kind)
 
 
 def _paths_of(path: Path, kind: IcebergType) -> Iterator[Path]:

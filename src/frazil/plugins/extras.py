@@ -5,8 +5,8 @@ They use the same entry points as any other package, and the core imports none o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 from frazil.errors import SpecError
@@ -26,6 +26,8 @@ class Extra:
     added: Mapping[str, tuple[str, ...]]
     #: The distributions that its code imports in tasks, besides those that the core's does.
     task_requirements: tuple[str, ...] = ()
+    #: Variables of the environment that ask for it, each with the variable that switches it off with the word `true`.
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def distribution(self) -> str:
@@ -43,8 +45,9 @@ EXTRAS = (
     Extra(
         "blobs",
         {
-            "frazil.commands": ("blobs.verify",),
-            "frazil.maintenance_actions": ("blobs_compact", "blobs_sweep"),
+            "frazil.commands": ("blobs.demo", "blobs.verify"),
+            "frazil.maintenance_actions": ("blobs_compact", "blobs_index", "blobs_sweep"),
+            "frazil.modules": ("blobs",),
             "frazil.stages": ("blobs",),
         },
     ),
@@ -79,7 +82,16 @@ EXTRAS = (
     Extra("registry", {"frazil.registries": ("confluent",)}),
     Extra("replay", {"frazil.commands": ("replay",)}),
     Extra("start", {"frazil.commands": ("init", "size")}),
-    Extra("telemetry", {"frazil.observers": ("telemetry",)}),
+    Extra(
+        "telemetry",
+        {"frazil.observers": ("telemetry",)},
+        variables={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "OTEL_SDK_DISABLED",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_SDK_DISABLED",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "OTEL_SDK_DISABLED",
+            "OPENLINEAGE_URL": "OPENLINEAGE_DISABLED",
+        },
+    ),
     Extra("testing", {"frazil.commands": ("test", "try")}),
     Extra("transactions", {"frazil.table_keys": ("atomic",)}),
     Extra("verify", {"frazil.commands": ("repair", "verify"), "frazil.observers": ("verify",)}),
@@ -101,6 +113,15 @@ def not_installed(name: str, what: str) -> SpecError:
     """Returns the error where an extra is needed that is not installed. what: what needs it, in words."""
     remedy = f"install it with `pip install 'frazil[{name}]'`"
     return SpecError(f"{what} is in the package frazil-{name}, which is not installed", remedy=remedy)
+
+
+def unread_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, SpecError]]:
+    """Yields each variable of the environment that asks for an extra which is not installed, with the error."""
+    for extra in EXTRAS:
+        for variable, switch in extra.variables.items():
+            is_off = environment.get(switch, "").strip().lower() == "true"
+            if environment.get(variable) and not is_off and not is_installed(extra.name):
+                yield variable, not_installed(extra.name, f"what reads `{variable}`")
 
 
 def names_of_extras(group: str) -> tuple[str, ...]:

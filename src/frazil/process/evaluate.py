@@ -55,6 +55,8 @@ EXPLODED = "explode"
 """The name under which records are counted whose array has no element."""
 LOOKUP_MISS = "LOOKUP_MISS"
 """The error class of a record for which a reference table has no row."""
+LOOKUP_WAITING = "LOOKUP_WAITING"
+"""The error class of a record that waits for a row of a reference table."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Failure:
     row: int
     #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
     column: str
-    #: Spark's error class, such as CAST_INVALID_INPUT, LOOKUP_MISS, or what a Python function has raised.
+    #: Spark's error class, such as CAST_INVALID_INPUT, LOOKUP_MISS, LOOKUP_WAITING, or what a Python function has raised.
     error_class: str
     #: The expression as Spark prints it.
     expression: str
@@ -172,17 +174,26 @@ class _Run:
         batch = _Batch(self.columns, self.parents.size)
         keys = [(stage.name, batch.column(key)) for key in stage.keys]
         is_refused = self._refuse(batch, keys)
-        rows, values = reference.find([as_array(column.values, self.parents.size) for _, column in keys])
+        values_of_keys = [as_array(column.values, self.parents.size) for _, column in keys]
+        rows, values = reference.find(values_of_keys)
         self.columns = {**self.columns, stage.name: as_written(values, stage.type)}
         is_miss = rows < 0
+        if stage.is_patient:  # No row will ever have a key that is null.
+            may_come = is_miss & np.logical_and.reduce([np.asarray(column.is_valid()) for column in values_of_keys])
+            is_refused |= self._refuse_misses(stage, batch, may_come, LOOKUP_WAITING)
+            is_miss &= ~may_come
         if stage.on_miss == "dead_letter":
-            for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
-                key = tuple(batch.text_of(key_expression, row) for key_expression in stage.keys)
-                self.failures.append(Failure(int(self.parents[row]), stage.name, LOOKUP_MISS, stage.sql, key))
-            self.failed[self.parents[is_miss]] = True
-            is_refused |= bool(is_miss.any())
+            is_refused |= self._refuse_misses(stage, batch, is_miss, LOOKUP_MISS)
         is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
         self._keep(is_kept, is_refused, stage.dropped_as)
+
+    def _refuse_misses(self, stage: Lookup, batch: _Batch, is_miss: Bools, error_class: str) -> bool:
+        """Refuses the records of rows that the reference table has no row for; returns whether there are any."""
+        for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
+            key = tuple(batch.text_of(key_expression, row) for key_expression in stage.keys)
+            self.failures.append(Failure(int(self.parents[row]), stage.name, error_class, stage.sql, key))
+        self.failed[self.parents[is_miss]] = True
+        return bool(is_miss.any())
 
     def put_into_windows(self, stage: Windows) -> None:
         times = self.columns[stage.time.name]

@@ -119,6 +119,13 @@ class Lookup:
     on_miss: Choice["null", "drop", "dead_letter"]
     #: The comparison as the pipeline file has it, for messages.
     sql: str
+    #: Whether such a row waits for the reference table to get one, unless a key is null.
+    is_patient: bool = False
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether what the reference table has decides which rows there are."""
+        return self.is_patient or self.on_miss != "null"
 
     @property
     def dropped_as(self) -> str:
@@ -228,7 +235,7 @@ def origins_of(program: Program) -> Origins:
         elif isinstance(stage, Lookup):
             names = frozenset().union(*(_of(key, origins) for key in stage.keys))
             origins[stage.name] = names | {stage.name}
-            deciding |= names if stage.on_miss != "null" else frozenset()
+            deciding |= names if stage.is_deciding else frozenset()
     columns = {field.name: origins.get(field.name, frozenset((field.name,))) for field in program.output}
     return Origins(
         {name: names - lookups for name, names in columns.items()},

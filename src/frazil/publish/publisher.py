@@ -22,6 +22,7 @@ from frazil.clock import Clock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.publish.audits import NO_OTHERS, Audit, Audits
+from frazil.publish.closed_windows import ClosedWindows
 from frazil.publish.position import (
     COMPLETE_TO,
     HELD,
@@ -67,11 +68,18 @@ class Publisher:
     """Publishes tables of one pipeline."""
 
     def __init__(
-        self, branches: Branches, audits: Audits, pipeline: str, clock: Clock, copies: Copies | None = None
+        self,
+        branches: Branches,
+        audits: Audits,
+        pipeline: str,
+        clock: Clock,
+        copies: Copies | None = None,
+        windows: ClosedWindows | None = None,
     ) -> None:
-        """copies: None where no table gets data files without deletes."""
+        """copies: None where no table gets data files without deletes. windows: None where no table has `emit: closed`."""
         self.branches = branches
         self._audits, self._copies = audits, copies
+        self.windows = windows
         #: The pipeline whose tables are published.
         self.pipeline = pipeline
         self.clock = clock

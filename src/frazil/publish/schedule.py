@@ -253,6 +253,10 @@ class PublishSchedule:
             return self._group_published(group)
         if table.spec.publishing.publish is None:
             return {table.name: self._tagged(table, turn)}
+        if table.spec.changes.emit == "closed":
+            windows = self._opened().windows
+            assert windows is not None
+            return {table.name: windows.publish(table.spec)}
         return {table.name: self._opened().publish(_published(table), last=turn.report)}
 
     def _group_published(self, group: _Group) -> Mapping[str, PublishReport] | None:

@@ -22,7 +22,7 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
-from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
+from frazil.process.evaluate import LOOKUP_MISS, LOOKUP_WAITING, Failure, OnError, Processed, evaluate
 from frazil.process.program import Filter, Lookup, Origins, Program, Stage, Windows, origins_of
 from frazil.process.references import references_of
 from frazil.process.windows import NO_TIME
@@ -49,7 +49,10 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
         return changes
     columns = query_input(source, read.columns, changes) | pick(_spark_values(target, read.columns), changes.records)
     refused = changes.decoded.refused.copy()
-    has_row = ~refused[changes.records] & _are_rows(target, changes) & ~are_marked(changes)
+    # Deletes have rows where they are subtracted again.
+    is_retracted = target.changes is not None and target.changes.retracts
+    are_rows = (changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted)
+    has_row = ~refused[changes.records] & are_rows & ~are_marked(changes)
     unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
     mismatches = _refuse_unsent(program, unsent, changes, has_row)
     refused[[mismatch.row for mismatch in mismatches]] = True
@@ -57,7 +60,8 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     result = _run(target, program, pick(columns, rows), rows.size)
     places, owner = rows[result.parents], changes.records[rows]
     converted, conversion = _table_columns(target, program, result.columns, places.size, limit)
-    mismatches += _mismatches(result.failures, owner, limit)
+    first = sorted(result.failures, key=lambda failure: failure.row)[:limit]
+    mismatches += [_mismatch(failure, int(owner[failure.row])) for failure in first]
     mismatches += [
         replace(mismatch, row=int(changes.records[places[mismatch.row]])) for mismatch in conversion.mismatches
     ]
@@ -83,14 +87,8 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     # A record that a stage drops changes nothing: the row of its key stays.
     shaped = shaped.only(~are_any(dropped.values(), refused.size)[shaped.records])
     if target.changes is not None:
-        mismatches += _refuse_unidentified(target, shaped, refused)
+        mismatches += _without_key(target, shaped, refused) + _without_order(target, shaped, refused)
     return replace(shaped, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
-
-
-def _are_rows(target: TableTarget, changes: Changes) -> Bools:
-    """Returns which changes the query makes rows of, bool of shape (n_changes,): also those that are subtracted again."""
-    is_retracted = target.changes is not None and target.changes.retracts
-    return np.asarray((changes.ops == UPSERT) | ((changes.ops == DELETE) & is_retracted), np.bool_)
 
 
 def query_input(source: TableTarget, records: Records, changes: Changes) -> dict[str, pa.Array]:
@@ -148,12 +146,6 @@ def _unavailable(target: TableTarget, program: Program, unsent: Mapping[str, Boo
     return unavailable
 
 
-def _mismatches(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
-    """Returns the failures as mismatches of their records. records: the index of each row's record."""
-    first = sorted(failures, key=lambda failure: failure.row)[:limit]
-    return [_mismatch(failure, int(records[failure.row])) for failure in first]
-
-
 def _mismatch(failure: Failure, record: int) -> Mismatch:
     values = ", ".join(failure.values)
     if failure.error_class == NO_TIME:
@@ -162,6 +154,9 @@ def _mismatch(failure: Failure, record: int) -> Mismatch:
     if failure.error_class == LOOKUP_MISS:
         reason = f"the reference table has no row for {failure.expression} of {values}"
         return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
+    if failure.error_class == LOOKUP_WAITING:
+        reason = f"the reference table has no row for {failure.expression} of {values} yet"
+        return Mismatch(record, failure.column, ErrorClass.LOOKUP_WAITING, reason)
     reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
     return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)
 
@@ -287,11 +282,6 @@ def _identify(target: TableTarget, result: _Made, records: Records, changes: Cha
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 
-def _refuse_unidentified(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
-    """Marks the records in `refused` whose changes lack a key or an ordering value; returns their mismatches."""
-    return _without_key(target, changes, refused) + _without_order(target, changes, refused)
-
-
 def are_marked(changes: Changes) -> Bools:
     """Returns which changes mark their row as deleted, bool of shape (n_changes,)."""
     marks = changes.own.get("deleted")
@@ -299,23 +289,20 @@ def are_marked(changes: Changes) -> Bools:
     return marked
 
 
-def _keys_alone(program: Program) -> Program:
-    """Returns the program without conditions: a row that it would drop has a key all the same."""
-    stages = (_for_keys(stage) for stage in program.stages if not isinstance(stage, Filter))
-    return Program(tuple(stages), program.output)
-
-
 def _for_keys(stage: Stage) -> Stage:
     """Returns a stage that makes one row of each."""
     if isinstance(stage, Lookup):
-        return replace(stage, on_miss="null")
+        return replace(stage, on_miss="null", is_patient=False)
     return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
 
 
 def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:
     """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
     assert target.query is not None
-    result = evaluate(_keys_alone(program), columns, count, "null", references=references_of(target.query.lookups))
+    # Without the conditions: a row that they would drop has a key all the same.
+    stages = tuple(_for_keys(stage) for stage in program.stages if not isinstance(stage, Filter))
+    keys_alone = Program(stages, program.output)
+    result = evaluate(keys_alone, columns, count, "null", references=references_of(target.query.lookups))
     return _table_columns(target, program, result.columns, count, 0)[0]
 
 

@@ -133,8 +133,8 @@ class ApplicationWatch:
         now_s = self._clock.monotonic_s()
         if self._without_since_s is None:
             self._without_since_s = now_s
-        if not self._is_waiting():
-            # Nothing starts executors for it before it has a job again.
+        if self._is_on_demand and not len(self._context.statusTracker().getActiveJobIds()):
+            # Executors are started on demand: none before it has a job again.
             self._waiting_since_s = self.outage = None
         elif self._waiting_since_s is None:
             self._waiting_since_s = now_s
@@ -145,10 +145,6 @@ class ApplicationWatch:
             lacking = master.lacking(self._conf, self._jvm.org.apache.spark.util.Utils.memoryStringToMb)
             outage = Outage(lacking, is_lost=False) if lacking is not None else outage
         return outage
-
-    def _is_waiting(self) -> bool:
-        """Whether an application without executors is to get some: one that starts them on demand has none while idle."""
-        return not self._is_on_demand or bool(len(self._context.statusTracker().getActiveJobIds()))
 
     @property
     def _allowed_s(self) -> float:

@@ -213,7 +213,10 @@ class EmbeddedBroker:
                     where=str(self.directory),
                 ) from None
         try:
-            _try_port(port)
+            with socket.socket() as probe:  # Listens for a moment where the broker will.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As Java does.
+                probe.bind((HOST, port))
+                probe.listen(1)
         except OSError as error:
             raise UnavailableError(
                 f"the broker cannot listen on {HOST}:{port}: {error.strerror}",
@@ -288,17 +291,6 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _try_port(port: int) -> None:
-    """Listens for a moment where the broker will.
-
-    Raises: OSError where that is impossible.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As Java does.
-        probe.bind((HOST, port))
-        probe.listen(1)
 
 
 def _accepts_connections(port: int) -> bool:

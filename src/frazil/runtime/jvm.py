@@ -335,7 +335,9 @@ def spark_settings(
     conf: Mapping[str, str], master: str, needs_s3: bool, limit_s: float | None = None
 ) -> dict[str, str]:
     """Returns every property of the session. limit_s: how long the archives for a cluster may take to be built."""
-    settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
+    # Two slots more than cores, so that a small batch never waits for the tasks of a catch-up, or for a task that hangs.
+    with_slots = f"local[{core_count() + 2}]" if master == "local[*]" else master
+    settings = {**_DEFAULTS, **conf, "spark.master": with_slots, "spark.app.name": "frazil"}
     if is_local(master):
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
@@ -350,13 +352,6 @@ def spark_settings(
 def is_local(master: str) -> bool:
     """Returns whether tasks run in this process's own JVM."""
     return master.startswith("local")
-
-
-def _master(master: str) -> str:
-    """Returns the master; `local[*]` with two slots more than cores, so that a small batch never waits for the tasks of
-    a catch-up, or for a task that hangs.
-    """
-    return f"local[{core_count() + 2}]" if master == "local[*]" else master
 
 
 def core_count() -> int:

@@ -53,11 +53,6 @@ def archive_of_small_jvm() -> Path:
     return class_archive(own_jars(needs_s3=False), [*_OPTIONS, *_NEEDED])
 
 
-def _archive_with_spark() -> Path:
-    """Returns the path of the class archive for JVMs with Spark's jars, which `frazil run` uses; it may not exist."""
-    return class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
-
-
 class _Connection(GatewayConnection):  # type: ignore[misc]
     def shutdown_socket(self, *_: int) -> None:
         """Closes the connection: what py4j's client calls at Ctrl-C, and its plain connections do not have."""
@@ -108,7 +103,9 @@ class LightJvm:
         self._held = ExitStack()
         try:
             first, *path = _classpath(needs_spark_jars)
-            sharing = sharing_options(_archive_with_spark() if needs_spark_jars else archive_of_small_jvm())
+            # With Spark's jars the class archive is that of `frazil run`.
+            of_run = class_archive(own_jars(needs_s3=False), JVM_OPTIONS) if needs_spark_jars else None
+            sharing = sharing_options(of_run or archive_of_small_jvm())
             temporary = f"-Djava.io.tmpdir={self._held.enter_context(temporary_folder(OF_JVM))}"
             with options_file(
                 [*with_one_collector(_OPTIONS, user_options), *sharing, temporary, *user_options, log4j]

@@ -44,7 +44,8 @@ def checks() -> list[Check]:
         *(check_jars(use) for use in USES),
         check_memory(),
         check_disk(),
-        *_failed(check_files(), check_temporary(), check_zones()),
+        # What every usual machine has is listed where it fails.
+        *(check for check in (check_files(), check_temporary(), check_zones()) if not check.is_ok),
     ]
 
 
@@ -70,11 +71,6 @@ def check_jars(use: Use) -> Check:
     if are_jars_present(use):
         return Check(f"jars for {use}", True, f"in {cache_directory()}")
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil setup")
-
-
-def _failed(*checks: Check) -> list[Check]:
-    """Returns the checks of what every usual machine has, where they fail."""
-    return [check for check in checks if not check.is_ok]
 
 
 def check_zones() -> Check:

@@ -31,19 +31,17 @@ def accept(
     Raises: NameConflict where more than MAX_REJECTED fields would be rejected.
     """
     clashes: dict[Path, NameConflict] = {}
-    accepted = set(
-        _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
-    )
+    members = (((*parent, name), kind) for parent, inner in requested_fields.items() for name, kind in inner.items())
+    leaves = [leaf for path, kind in members for leaf in _leaves_of(kind, path)]
+    accepted = set(_accept(leaves, [], lambda kept: check(_only(requested_fields, set(kept))), clashes))
     rejected = {
-        _rejected(path, clash.field, requested_fields, accepted): _reason(path, clash)
+        # Fields of keys get no columns of their own.
+        _rejected(path, clash.field, requested_fields, accepted): (
+            f"{clash.reason}: {key_settings()}" if path[0] == KEY_ROOT else str(clash)
+        )
         for path, clash in clashes.items()
     }
     return _only(requested_fields, accepted), rejected
-
-
-def _reason(path: Path, clash: NameConflict) -> str:
-    """Returns why a field is rejected, with what to do. Fields of keys get no columns of their own."""
-    return f"{clash.reason}: {key_settings()}" if path[0] == KEY_ROOT else str(clash)
 
 
 def _accept(
@@ -67,12 +65,6 @@ def _accept(
         clashes[paths[0]] = error
         return []
     return list(paths)
-
-
-def _leaves(requested_fields: RequestedFields) -> Iterator[Path]:
-    for parent, members in requested_fields.items():
-        for name, kind in members.items():
-            yield from _leaves_of(kind, (*parent, name))
 
 
 def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:

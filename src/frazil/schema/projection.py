@@ -273,7 +273,8 @@ def extend_shaped(
     Raises: NameConflict when two fields would share a column.
     """
     others = frozenset(other_columns) | shaping.own
-    before, schema = schema, _schema_in_record(schema, others)
+    in_records = (m if m.name in others else retyped(m, in_record(m.field_type)) for m in schema.fields)
+    before, schema = schema, _with_fields(schema, in_records)
     plan = _Plan(schema, shaping, others)
     of_keys: dict[Path, dict[str, IcebergType]] = {}
     for parent, members in requested_fields.items():
@@ -302,14 +303,6 @@ def name_in_record(member: NestedField) -> str:
     """Returns the name that a member of a struct has in records, as its doc records it."""
     path = path_in_doc(member.doc) or ()
     return path[0] if len(path) == 1 else member.name
-
-
-def _schema_in_record(schema: Schema, other_columns: Container[str]) -> Schema:
-    """Returns the schema with the names of records inside its columns."""
-    return _with_fields(
-        schema,
-        (m if m.name in other_columns else retyped(m, in_record(m.field_type)) for m in schema.fields),
-    )
 
 
 def _with_fields(schema: Schema, fields: Iterable[NestedField]) -> Schema:

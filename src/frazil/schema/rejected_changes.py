@@ -69,7 +69,12 @@ def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
         if match:
             asking.append(match[1])
     return [
-        RefusedChange(change, tuple(sorted(ids, key=_in_order)), remedy_of(change)) for change, ids in schemas.items()
+        RefusedChange(
+            change,
+            tuple(sorted(ids, key=lambda id_: (int(id_), "") if id_.isdecimal() else (0, id_))),
+            remedy_of(change),
+        )
+        for change, ids in schemas.items()
     ]
 
 
@@ -136,7 +141,3 @@ def remedy_of(change: str) -> str:
         if declaration:
             return declaration
     return next((remedy for words, remedy in _REMEDIES.items() if words in change), "")
-
-
-def _in_order(schema_id: str) -> tuple[int, str]:
-    return (int(schema_id), "") if schema_id.isdecimal() else (0, schema_id)

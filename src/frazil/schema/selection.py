@@ -60,16 +60,14 @@ class Level:
         """Whether a member of this name is taken."""
         if name in self.without:
             return False
-        if fold_case(name) in self._folded_without and not (name in self.kept or self._is_kept(name)):
+        is_kept = name in self.kept or (self.columns is not None and self.columns.have((*self.path, name)))
+        if fold_case(name) in self._folded_without and not is_kept:
             return False
         return self.only is None or fold_case(name) in self._folded_only
 
     def is_exact(self, name: str) -> bool:
         """Whether a member of this name is taken also beside one whose name differs from its own in case alone."""
         return self.only is None or name in self.only
-
-    def _is_kept(self, name: str) -> bool:
-        return self.columns is not None and self.columns.have((*self.path, name))
 
     @cached_property
     def _folded_without(self) -> frozenset[str]:

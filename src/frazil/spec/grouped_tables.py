@@ -8,9 +8,14 @@ from typing import Any
 from frazil.errors import SpecError
 from frazil.spec.grouping import AVERAGE, WINDOW_END, WINDOW_START, Grouping, grouping_of
 from frazil.spec.models import TableSpec
+from frazil.spec.publishing import PublishSpec
 from frazil.spec.syntax.problems import Mistake
+from frazil.types import MAIN
 
 _ENVELOPES_OF_EVENTS = ("cloudevents", "outbox")
+_BRANCH_OF_WINDOWS = "windows"
+"""The branch of a table with `emit: closed`, unless the file names one."""
+_CLOSED_EVERY_S = 10.0
 
 
 def groups_of(table: TableSpec) -> Grouping | None:
@@ -29,7 +34,12 @@ def settings_of_grouping(table: TableSpec) -> dict[str, Any]:
     settings = _decided(grouping)
     if not table.changes.tombstones:
         settings["tombstones"] = "dead_letter" if table.changes.envelope is None else "ignore"
-    return {name: value for name, value in settings.items() if name not in table.changes.model_fields_set}
+    if table.changes.emit == "closed" and table.publishing.branch == MAIN:
+        settings["branch"] = _BRANCH_OF_WINDOWS
+    if table.changes.emit == "closed" and table.publishing.publish is None:
+        settings["publish"] = PublishSpec(every_s=_CLOSED_EVERY_S)
+    written = table.changes.model_fields_set | table.publishing.model_fields_set
+    return {name: value for name, value in settings.items() if name not in written}
 
 
 def _decided(grouping: Grouping) -> dict[str, Any]:
@@ -42,7 +52,10 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
     grouping = groups_of(table)
     if grouping is None:
         return
-    made = [f"{column.name} is {_function_text(column.function)}" for column in grouping.columns if column.sql]
+    words = {AVERAGE: "the average", "latest": "the last value", "key": "key"}
+    made = [
+        f"{column.name} is {words.get(column.function, column.function)}" for column in grouping.columns if column.sql
+    ]
     made = [text for text in made if not text.endswith(" is key")]
     made += [f"{column.name} counts records" for column in grouping.columns if column.function == "count"]
     yield f"groups records by {', '.join(grouping.key_columns)}: {', '.join(made)}"
@@ -54,14 +67,12 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
             if column.function in (WINDOW_START, WINDOW_END)
         )
         yield f"each record is in {_windows_text(grouping)}: {ends}"
+    if table.changes.emit == "closed":
+        yield "main, which readers see, has a window once it is complete"
     late = table.changes.late
     if late is not None:
         what = "dead letters" if late.action == "dead_letter" else "dropped and counted as late"
         yield f"records more than {late.text} behind the greatest time of their partition are {what}"
-
-
-def _function_text(function: str) -> str:
-    return {AVERAGE: "the average", "latest": "the last value", "key": "key"}.get(function, function)
 
 
 def _windows_text(grouping: Grouping) -> str:
@@ -117,6 +128,15 @@ def _check_time(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
             "late", message, "remove it: an update or a delete changes the window of its row whenever it comes"
         )
     if changes.emit == "closed":
-        message = "`emit: closed` is not in this version: a window is in the table from its first record on"
-        remedy = "remove it, and read windows whose end is at most what `frazil status` has as `windows_complete_to_ms`"
+        yield from _check_closed(table, grouping)
+
+
+def _check_closed(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
+    publishing, publish = table.publishing, table.publishing.publish
+    if grouping.window is not None and table.changes.late is None:
+        message = "`emit: closed` needs `late`: without it a window never is complete"
+        yield Mistake("emit", message, "write `late: 1h`, how far behind records may come, or remove `emit`")
+    if publishing.tags or publishing.copies_rows or (publish is not None and (publish.audits or publish.group)):
+        message = "`emit: closed` gives readers windows one by one, and cannot audit, tag or copy a whole snapshot"
+        remedy = "write `publish: {every: 10s}` alone, without `tags` and `delete_mode`, or remove `emit`"
         yield Mistake("emit", message, remedy)

@@ -180,16 +180,12 @@ def grouping_of(query: str) -> Grouping | None:
 
     Raises: SpecError for what groups of records cannot be made of.
     """
-    tokens = _tokens(query)
+    matches = (match for match in _TOKEN.finditer(query) if match.lastgroup != "space")
+    tokens = [_Token(str(match.lastgroup), match[0], match.start(), match.end()) for match in matches]
     places = _clauses(tokens)
     if not tokens or tokens[0].word != "select" or "group" not in places or "from" not in places:
         return None
     return _Reader(query, tokens, places).grouping()
-
-
-def _tokens(query: str) -> list[_Token]:
-    matches = (match for match in _TOKEN.finditer(query) if match.lastgroup != "space")
-    return [_Token(str(match.lastgroup), match[0], match.start(), match.end()) for match in matches]
 
 
 def _depths(tokens: Sequence[_Token]) -> list[int]:

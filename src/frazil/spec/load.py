@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
@@ -57,7 +57,9 @@ def load_spec(
     texts = [text for key, value in document.items() if key != ENVIRONMENTS for text in ((key, 0), *texts_of(value))]
     spec = reading.read(PipelineSpec, _prepared(document, path, reading))
     if spec is not None:
-        _check_references(texts, reading)
+        for text, line in texts:
+            if has_reference(text) and text not in reading.secrets.resolved:
+                reading.problems.add(line, "a reference to a secret is not read here", "write the value itself")
     reading.problems.raise_any()
     assert spec is not None
     return spec.model_copy(update={"secrets": frozenset(reading.secrets.found)})
@@ -150,13 +152,6 @@ def _check_topics(spec: PipelineSpec) -> Iterator[Mistake]:
         yield Mistake("namespace", "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if spec.selected.namespace:
         yield from _check_clashes(spec)
-
-
-def _check_references(texts: Iterable[tuple[str, int]], reading: Reading) -> None:
-    """Refuses references to secrets where a setting would take them for its text."""
-    for text, line in texts:
-        if has_reference(text) and text not in reading.secrets.resolved:
-            reading.problems.add(line, "a reference to a secret is not read here", "write the value itself")
 
 
 def _check_names(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -219,6 +219,10 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     on_miss: Literal["null", "drop", "dead_letter"] = "null"
     """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
     no row, or a dead letter."""
+    #: None: no record waits.
+    wait_s: Annotated[float | None, forms.DURATION, named("wait")] = None
+    """How long a record waits for its row of the reference table, such as `10m`, before `on_miss` decides; unless written,
+    none waits."""
 
 
 class DedupeSpec(
@@ -349,5 +353,8 @@ class LimitsSpec(Declared):
     """The largest number of columns, nested fields included. A table stops if records would bring it more."""
     partitions: Annotated[int, forms.count(1000)] = 10_000
     """The largest number of partitions that one batch may write. The table stops rather than write more."""
+    groups: Annotated[int, forms.count(1_000_000)] = 100_000_000
+    """The largest number of rows of a table that merges records, with `merge` or GROUP BY: one for each group. The table
+    stops at the first batch after more."""
     record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
     """The largest size of a value. Records with larger values become bad records without being decoded."""

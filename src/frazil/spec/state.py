@@ -28,7 +28,7 @@ from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.units import duration_text
-from frazil.spec.table_forms import ALL_COLUMNS
+from frazil.spec.table_forms import ALL_COLUMNS, LATEST_BY
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
@@ -118,6 +118,7 @@ def check_merge(table: TableSpec) -> Iterator[Mistake]:
         yield Mistake("deletes", message, "write `deletes: hard`, or remove `merge`")
     yield from _check_columns(table)
     yield from _check_order(table)
+    yield from _check_orders(table)
     if retracts(table):
         yield from _check_source(table)
         yield from _check_retractions(table)
@@ -171,6 +172,18 @@ def _check_order(table: TableSpec) -> Iterator[Mistake]:
                 "leave `order_by` out, so that records count in the order of their offsets, or write `latest`, `min`"
             )
             yield Mistake(("merge", name) if name else "merge", message, f"{remedy} or `max`")
+
+
+def _check_orders(table: TableSpec) -> Iterator[Mistake]:
+    """Yields columns that order the values of others and are not their greatest value: the order would be lost."""
+    functions = dict(table.changes.merge)
+    spellings = Spellings(functions)
+    for name, function in functions.items():
+        order = function.removeprefix(LATEST_BY)
+        merged = functions.get(spellings.find(order) or order, "max")
+        if function.startswith(LATEST_BY) and merged != "max":
+            message = f"`merge.{name}` is the latest value by `{order}`, of which `merge` makes `{merged}`"
+            yield Mistake(("merge", name) if name else "merge", message, f"write `{order}: max`, or leave it out")
 
 
 def _check_source(table: TableSpec) -> Iterator[Mistake]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings
 from frazil.plugins.functions import Function, import_function
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
@@ -180,6 +181,8 @@ MERGE_FUNCTIONS = (
     "collect_set", "collect_list",
 )  # fmt: skip
 """The functions of `merge`."""
+LATEST_BY = "latest by "
+"""Begins the function of a column whose value is that of the record with the greatest value in another column."""
 ALL_COLUMNS = ""
 """In place of a column's name: the function of every column that `merge` does not name."""
 
@@ -188,6 +191,8 @@ def _merge_function(word: str) -> str:
     if word == "distinct_sketch":
         message = f"`{LABEL}` is `distinct_sketch`, which this version does not have"
         raise SpecError(message, remedy="write `collect_set`, or count distinct values in a query over the table")
+    if word.startswith(LATEST_BY) and (column := word.removeprefix(LATEST_BY).strip()):
+        return LATEST_BY + column
     if word not in MERGE_FUNCTIONS:
         raise SpecError(f"`{LABEL}` cannot be `{word}`", remedy=advice(word, MERGE_FUNCTIONS))
     return word
@@ -196,16 +201,29 @@ def _merge_function(word: str) -> str:
 def _read_merge(node: Node, _: Reading) -> tuple[tuple[str, str], ...]:
     """Reads a mapping of columns to functions, or one function for all columns."""
     if isinstance(node, Scalar):
-        return ((ALL_COLUMNS, _merge_function(forms.read_text(node))),)
+        return _with_orders(((ALL_COLUMNS, _merge_function(forms.read_text(node))),))
     words = forms.entries_of(node, "`merge: {amount: sum, name: latest}`")
     read = ((key, key) for key in words)
-    return tuple(read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False)))))
+    functions = read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False))))
+    return _with_orders(tuple(functions))
 
 
+def _with_orders(functions: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Returns the functions with `max` of the columns that order others: the row has the order of its values."""
+    named, of_orders = Spellings(name for name, _ in functions), list[tuple[str, str]]()
+    for order in (word.removeprefix(LATEST_BY) for _, word in functions if word.startswith(LATEST_BY)):
+        if named.find(order) is None:
+            named.add(order)
+            of_orders.append((order, "max"))
+    return (*functions, *of_orders)
+
+
+_BY_COLUMN: JsonSchema = {"type": "string", "pattern": f"^{LATEST_BY}.+$", "examples": ["latest by updated_at"]}
+_MERGE_SCHEMA: JsonSchema = {"anyOf": [{"enum": list(MERGE_FUNCTIONS)}, _BY_COLUMN]}
 MERGE_SCHEMA: JsonSchema = {
     "anyOf": [
         {"enum": list(MERGE_FUNCTIONS)},
-        {"type": "object", "additionalProperties": {"enum": list(MERGE_FUNCTIONS)}, "minProperties": 1},
+        {"type": "object", "additionalProperties": _MERGE_SCHEMA, "minProperties": 1},
     ]
 }
 MERGE = Form(MERGE_SCHEMA, read=_read_merge)

@@ -135,6 +135,11 @@ class QuerySpec(Declared):
     """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
 
     @property
+    def waits(self) -> tuple[settings.LookupSpec, ...]:
+        """The lookups whose records wait for their row of the reference table."""
+        return tuple(lookup for lookup in self.lookup if lookup.wait_s is not None)
+
+    @property
     def has_steps(self) -> bool:
         """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
         steps = (self.rename, self.drop_fields, self.keep_fields, self.cast, self.add_fields, self.filter)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES, TABLE_STAGES
-from frazil.spec import changes, grouped_tables, history, settings, state, steps
+from frazil.spec import changes, grouped_tables, history, settings, state, steps, waiting
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
     check_column,
@@ -272,7 +272,7 @@ OF_TABLES = Rules(
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
         steps.check_new_names, steps.check_different, _check_publishing, state.check_merge, state.check_dedupe,
-        grouped_tables.check_grouping,
+        grouped_tables.check_grouping, waiting.check_waits,
         history.check_history,
     ),
     _STRANGE_IN_TABLE.get, STAGES.added,

@@ -25,7 +25,7 @@ from frazil.write.target import TableTarget
 
 @dataclass(frozen=True)
 class RowStage(TableStage):
-    """A stage that sees the rows of a table as columns, and says which values, drops and refusals become of them."""
+    """A stage that sees the rows of a table as columns, and returns other values, rows to drop and refusals."""
 
     #: The name of its kind, which is the key of the table.
     name: str

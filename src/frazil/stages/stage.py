@@ -46,6 +46,36 @@ class RowCondition(NamedTuple):
     remedy: str
 
 
+@dataclass(frozen=True)
+class Assembled:
+    """Records of which some were parts of others."""
+
+    #: The records that are left, each with its whole value, and with the value that it had in RAW_VALUE.
+    records: pa.RecordBatch
+    #: The records whose values are parts of those of later ones.
+    parts: pa.RecordBatch
+    #: The records whose value can be no part of a whole one.
+    refused: pa.RecordBatch
+    #: Why not, of each.
+    reasons: Sequence[str]
+
+
+RAW_VALUE = "raw_value"
+"""The column of records with what was read as their values, where these were assembled."""
+PART = "chunk"
+"""What the parts are counted as."""
+
+
+class Assembler(Protocol):
+    """Makes whole records of one topic of those that have parts of their values: what one task does for one table."""
+
+    def take(self, records: pa.RecordBatch, /) -> Assembled | None:
+        """Returns what becomes of the next records; None where none of them is a part.
+
+        Raises: UnavailableError where earlier records cannot be read.
+        """
+
+
 class RowWriter(Protocol):
     """What one task writes beside the files of a table: what it has written stays only if the files do."""
 
@@ -122,6 +152,15 @@ class TableStage:
         return {}
 
     # In tasks.
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether all headers of a record are needed."""
+        return False
+
+    def assembler(self, _target: TableTarget, _topic: str, /) -> Assembler | None:
+        """Returns what makes whole records of a topic of its parts; None where each record is whole."""
+        return None
 
     def judge(self, _rows: QueriedRows, /) -> Iterable[Finding]:
         """Yields what the stage finds in rows that a query has made."""

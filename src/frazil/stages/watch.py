@@ -28,7 +28,7 @@ class Tally:
 
     def share_with(self, report: TaskReport) -> float:
         """Returns the share of bad records with those of `report` included."""
-        return self.share_after(report.counts.record_count, report.bad_records.count)
+        return self.share_after(report.counts.record_count, report.bad_records.faulty_count)
 
     def share_after(self, record_count: int, bad_count: int) -> float:
         """Returns the share of bad records with so many more records."""

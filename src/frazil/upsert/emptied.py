@@ -91,8 +91,8 @@ def error_of(emptying: Emptying) -> RecordError | None:
         topic=topic,
         partition=partition,
         offset=offset,
-        remedy="create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a"
-        " topic of one partition",
+        remedy="create the table again from a topic of one partition; or, unless `merge` subtracts rows, with `metadata:"
+        " [source_order]` and `order_by: _source_order`",
     )
 
 

@@ -9,7 +9,6 @@ A time counts no further than the timestamp of its record, so that one wrong clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,13 +153,13 @@ def has_hidden_late(changes: ChangeReport) -> bool:
     """Whether a task may have taken a late record for one in time, as an earlier part of its partition was read by another
     task.
     """
-    stretches = sorted(tuple(note) for note in changes.notes.get(_NOTE, ()))
-    return any(_is_hidden(stretches[:n], stretch) for n, stretch in enumerate(stretches))
-
-
-def _is_hidden(earlier: Iterable[tuple[str, int, int, int, int]], stretch: tuple[str, int, int, int, int]) -> bool:
-    greatest = (time for topic, partition, _, time, _ in earlier if (topic, partition) == stretch[:2])
-    return max(greatest, default=_FIRST) > stretch[4]
+    greatest: dict[tuple[str, int], int] = {}
+    for topic, partition, _, time, most_before in sorted(tuple(note) for note in changes.notes.get(_NOTE, ())):
+        earlier = greatest.get((topic, partition), _FIRST)
+        if earlier > most_before:
+            return True
+        greatest[topic, partition] = max(earlier, time)
+    return False
 
 
 def noted_times(progress: Progress) -> tuple[tuple[str, tuple[tuple[object, ...], ...]], ...]:

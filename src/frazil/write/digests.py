@@ -3,6 +3,9 @@
 A row's hash is that of its values by field id: it stays the same when the row is moved to another file, when a column is
 renamed, widened or added, and when a reader returns the row. A null counts as no value. The hashes find accidents; whoever
 wants to deceive can make others with equal sums.
+
+The loops over words are such that the compiler takes eight at a time. A hash that takes other words than before makes the
+ledgers of tables others: it needs a line in the changelog.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +21,23 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.ledger import MODULUS
-from frazil.raw_memory import COMPILED, I32, U8, high64, load8, load64
+from frazil.raw_memory import COMPILED, I32, U8, high64, load64
 from frazil.schema.arrow import Ints, field_id_of
+from frazil.write.byte_hashes import (
+    FIRST_MASKS,
+    KEYS,
+    SECOND_MASKS,
+    SHORT,
+    STRIPE,
+    factor_of,
+    hash_bytes,
+    hash_middle,
+    mixed,
+)
 
 U64 = NDArray[np.uint64]
-_K = tuple(
-    np.uint64(word)
-    for word in (0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3, 0x589965CC75374CC3, 0x1D8E4E27C47D124F)
-)
-_K0, _K1, _K2, _K3, _K4 = _K
+_K0, _K1, _K2, _K3, _K4, *_ = KEYS
+_HALF = np.uint64(32)
 _ALL_VALID: U8 = np.zeros(0, np.uint8)
 
 
@@ -36,7 +48,9 @@ def record_hashes(topic: str, columns: Mapping[str, pa.Array]) -> U64:
     values = columns["value"]
     hashes: U64 = np.zeros(len(values), np.uint64)
     places = (np.asarray(columns[name]).astype(np.int64, copy=False) for name in ("partition", "offset"))
-    _hash_records(_address(values), _starts_of(values), _validity(values), *places, _seed_of(topic), hashes)
+    _hash_places(*places, _seed_of(topic), hashes)
+    _hash_values(*_bytes_of(values), _validity(values), hashes)
+    _finish(hashes)
     return hashes
 
 
@@ -47,7 +61,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> U64:
         begin = 0
         for array in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
             end = begin + len(array)
-            _add_hashes(array, field.type, _mixed(field_id_of(field), _K0), hashes[begin:end])
+            _add_hashes(array, field.type, _seed_below(field_id_of(field), _K0), hashes[begin:end])
             begin = end
     _finish(hashes)
     return hashes
@@ -55,7 +69,19 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> U64:
 
 def digest_of(hashes: U64) -> int:
     """Returns the sum of hashes, modulo 2**64."""
-    return int(np.sum(hashes, dtype=np.uint64))
+    return int(_sum(hashes)) if hashes.size else 0
+
+
+def warm_up() -> None:
+    """Loads the compiled loops; compiles those that are not on disk."""
+    columns = {"partition": pa.array([0], pa.int32()), "offset": pa.array([0]), "value": pa.array([b"{}"])}
+    digest_of(record_hashes("", columns))
+    rows = [
+        pa.array([value], kind)
+        for value, kind in ((1, pa.int64()), (1, pa.int32()), (True, pa.bool_()), ("a", pa.string()))
+    ]
+    fields = [pa.field(f"c{n}", of.type, metadata={b"PARQUET:field_id": b"%d" % n}) for n, of in enumerate(rows, 1)]
+    row_hashes(pa.RecordBatch.from_arrays(rows, schema=pa.schema(fields)))
 
 
 def _add_hashes(array: pa.Array, kind: pa.DataType, seed: np.uint64, hashes: U64) -> None:
@@ -64,51 +90,50 @@ def _add_hashes(array: pa.Array, kind: pa.DataType, seed: np.uint64, hashes: U64
     """
     is_valid = _validity(array)
     if pa.types.is_struct(kind):
-        _add_words(np.ones(len(array), np.int64), is_valid, seed, hashes)
+        _add_words(np.ones(len(array), np.uint8), is_valid, seed, hashes)
         for field, member in zip(kind, array.flatten(), strict=True):
-            _add_hashes(member, field.type, _mixed(field_id_of(field), seed), hashes)
+            _add_hashes(member, field.type, _seed_below(field_id_of(field), seed), hashes)
     elif pa.types.is_map(kind) or pa.types.is_list(kind):
         is_map = pa.types.is_map(kind)
         parts = [(kind.key_field, array.keys), (kind.item_field, array.items)] if is_map else []
         elements: U64 = np.zeros(len(array.keys if is_map else array.values), np.uint64)
         for field, part in parts or [(kind.value_field, array.values)]:
-            _add_hashes(part, field.type, _mixed(field_id_of(field), seed), elements)
+            _add_hashes(part, field.type, _seed_below(field_id_of(field), seed), elements)
         _add_lists(elements, np.asarray(array.offsets), is_valid, seed, hashes)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        _add_bytes(_address(array), _starts_of(array), is_valid, seed, hashes)
+        _add_bytes(*_bytes_of(array), is_valid, seed, hashes)
     elif pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
-        width = kind.byte_width
-        starts = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * width
-        _add_bytes(_address(array, 1), starts, is_valid, seed, hashes)
+        raw = array.buffers()[1]
+        starts = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * kind.byte_width
+        _add_bytes(raw.address if raw else 0, raw.size if raw else 0, starts, is_valid, seed, hashes)
     else:
         _add_words(_words_of(array), is_valid, seed, hashes)
 
 
-def _words_of(array: pa.Array) -> Ints:
-    """Returns values without parts as numbers, the same for a type and for the wider one that it may become."""
+def _words_of(array: pa.Array) -> NDArray[Any]:
+    """Returns values without parts as whole numbers, the same for a type and for the wider one that it may become."""
     kind = array.type
     if pa.types.is_floating(kind):
-        array = array.cast(pa.float64()).view(pa.int64())
-    elif pa.types.is_date32(kind):
-        array = array.view(pa.int32()).cast(pa.int64())
-    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        array = array.cast(pa.int64())
-    else:
-        array = array.view(pa.int64())
-    raw = array.buffers()[1]
-    return np.frombuffer(raw, np.int64)[array.offset : array.offset + len(array)] if raw else np.zeros(0, np.int64)
+        array = array.cast(pa.float64())
+    raw, count = array.buffers()[1], len(array)
+    if raw is None:
+        return np.zeros(0, np.int64)
+    if pa.types.is_boolean(kind):
+        bits = np.frombuffer(raw, np.uint8)[array.offset // 8 : (array.offset + count + 7) // 8]
+        return np.unpackbits(bits, bitorder="little")[array.offset % 8 :][:count]
+    numbers = np.dtype(f"i{array.type.bit_width // 8}")
+    return np.frombuffer(raw, numbers, count, array.offset * numbers.itemsize)
 
 
-def _starts_of(array: pa.Array) -> I32:
-    """Returns where the bytes of each value begin, int32 `(n_values + 1,)`."""
+def _bytes_of(array: pa.Array) -> tuple[int, int, I32]:
+    """Returns the address of the bytes of all values, how many may be read from there, and where those of each value begin,
+    int32 `(n_values + 1,)`.
+    """
+    _, starts, raw = array.buffers()
     if not len(array):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
-
-
-def _address(array: pa.Array, place: int = 2) -> int:
-    raw = array.buffers()[place]
-    return raw.address if raw else 0
+        return 0, 0, np.zeros(1, np.int32)
+    begins = np.frombuffer(starts, np.int32, len(array) + 1, array.offset * 4)
+    return (raw.address, raw.size, begins) if raw else (0, 0, begins)
 
 
 def _validity(array: pa.Array) -> U8:
@@ -121,7 +146,7 @@ def _seed_of(topic: str) -> np.uint64:
 
 
 @lru_cache(maxsize=65_536)
-def _mixed(field_id: int, seed: np.uint64) -> np.uint64:
+def _seed_below(field_id: int, seed: np.uint64) -> np.uint64:
     return np.uint64(_multiply(np.uint64(field_id % MODULUS) ^ _K3, seed ^ _K4))
 
 
@@ -132,77 +157,94 @@ def _multiply(word: np.uint64, other: np.uint64) -> np.uint64:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _hash(base: int, i: int, end: int, seed: np.uint64) -> np.uint64:
-    """Returns a hash of the bytes from one address to another, sixteen at a time in two halves. The last bytes are read
-    together with some before them: a branch for what is left would be guessed wrongly for every other record. base: an
-    address from which on everything may be read.
+def _hash_places(partitions: Ints, offsets: Ints, seed: np.uint64, hashes: U64) -> None:
+    for n in range(hashes.size):
+        hashes[n] = _multiply(np.uint64(partitions[n]) ^ seed, np.uint64(offsets[n]) ^ _K0)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _hash_values(base: int, size: int, starts: I32, is_valid: U8, hashes: U64) -> None:
+    """Adds the hash of each value to that of its place, which keys it."""
+    for n in range(hashes.size):
+        if is_valid.size == 0 or is_valid[n]:
+            hashes[n] += hash_bytes(base + starts[n], base + starts[n + 1], base + size, hashes[n])
+        else:
+            hashes[n] ^= _K2
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _add_bytes(base: int, size: int, starts: Ints, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
+    """Adds the hashes of bytes. Values that all have one or two words, or 32 to 64 bytes, take loops without a branch for
+    their sizes, which would be guessed wrongly for every other value.
     """
-    count = np.uint64(end - i)
-    if end - i >= 32:
-        other = seed ^ _K2
-        while end - i > 32:
-            seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
-            other = _multiply(load64(i + 16) ^ _K3, load64(i + 24) ^ other)
-            i += 32
-        seed = _multiply(load64(end - 32) ^ _K1, load64(end - 24) ^ seed)
-        other = _multiply(load64(end - 16) ^ _K3, load64(end - 8) ^ other)
-        return _multiply(_K4 ^ count, seed ^ other)
-    if end - i > 16:
-        seed = _multiply(load64(i) ^ _K1, load64(i + 8) ^ seed)
-        i += 16
-    first, second = np.uint64(0), np.uint64(0)
-    if end - i >= 8:
-        first, second = load64(i), load64(end - 8)
-    elif i < end:
-        unused = np.uint64(64 - 8 * (end - i))
-        if end - 8 >= base:
-            first = load64(end - 8) >> unused
-        else:
-            while i < end:
-                end -= 1
-                first = (first << np.uint64(8)) | np.uint64(load8(end))
-    return _multiply(_K4 ^ count, _multiply(first ^ _K1, second ^ seed))
+    least, most = STRIPE, 0
+    for n in range(hashes.size):
+        least, most = min(least, np.int64(starts[n + 1] - starts[n])), max(most, np.int64(starts[n + 1] - starts[n]))
+    quick = hashes.size if is_valid.size == 0 and (most <= SHORT or (least >= STRIPE // 2 and most < STRIPE)) else 0
+    while most <= SHORT and quick and starts[quick - 1] + SHORT > size:
+        quick -= 1  # Two words may not be read there.
+    if most <= SHORT:
+        _add_short(base, starts, most <= 8, seed, hashes[:quick])
+    else:
+        for n in range(quick):
+            hashes[n] += hash_middle(base + starts[n], base + starts[n + 1], seed)
+    for n in range(quick, hashes.size):
+        if is_valid.size == 0 or is_valid[n]:
+            hashes[n] += hash_bytes(base + starts[n], base + starts[n + 1], base + size, seed)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _hash_records(
-    base: int, starts: I32, is_valid: U8, partitions: Ints, offsets: Ints, seed: np.uint64, hashes: U64
-) -> None:
-    for n in range(hashes.size):
-        place = _multiply(np.uint64(partitions[n]) ^ seed, np.uint64(offsets[n]) ^ _K0)
-        if is_valid.size == 0 or is_valid[n]:
-            hashes[n] = _hash(base, base + starts[n], base + starts[n + 1], place)
-        else:
-            hashes[n] = _multiply(place ^ _K2, _K3)
+def _add_short(base: int, starts: Ints, has_one: bool, seed: np.uint64, hashes: U64) -> None:
+    """Adds the hashes of values of up to 16 bytes, or 8 where `has_one`."""
+    of_first, of_second, of_size = factor_of(seed, 4), factor_of(seed, 2), factor_of(seed, 1)
+    nothing = mixed(np.uint64(0), seed, of_second)
+    if has_one:
+        for n in range(hashes.size):
+            place, count = base + starts[n], starts[n + 1] - starts[n]
+            first = mixed(load64(place) & FIRST_MASKS[count], seed, of_first)
+            hashes[n] += first + nothing + np.uint64(count) * of_size
+    else:
+        for n in range(hashes.size):
+            place, count = base + starts[n], starts[n + 1] - starts[n]
+            first = mixed(load64(place) & FIRST_MASKS[count], seed, of_first)
+            second = mixed(load64(place + 8) & SECOND_MASKS[count], seed, of_second)
+            hashes[n] += first + second + np.uint64(count) * of_size
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _add_bytes(base: int, starts: Ints, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
-    for n in range(hashes.size):
-        if is_valid.size == 0 or is_valid[n]:
-            hashes[n] += _hash(base, base + starts[n], base + starts[n + 1], seed)
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _add_words(words: Ints, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
-    other = seed ^ _K4
-    for n in range(hashes.size):
-        if is_valid.size == 0 or is_valid[n]:
-            hashes[n] += _multiply(np.uint64(words[n]) ^ seed, other)
+def _add_words(words: Any, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
+    factor = factor_of(seed, 4)
+    if is_valid.size == 0:
+        for n in range(hashes.size):
+            hashes[n] += mixed(np.uint64(words[n]), seed, factor)
+    else:
+        for n in range(hashes.size):
+            hashes[n] += mixed(np.uint64(words[n]), seed, factor) * np.uint64(is_valid[n])
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _add_lists(elements: U64, starts: I32, is_valid: U8, seed: np.uint64, hashes: U64) -> None:
     for n in range(hashes.size):
         if is_valid.size == 0 or is_valid[n]:
-            mixed = seed
+            chain = seed
             for place in range(starts[n], starts[n + 1]):
-                mixed = _multiply(elements[place] ^ _K1, mixed ^ _K2)
-            hashes[n] += _multiply(mixed ^ np.uint64(starts[n + 1] - starts[n]), seed ^ _K3)
+                chain = _multiply(elements[place] ^ _K1, chain ^ _K2)
+            hashes[n] += _multiply(chain ^ np.uint64(starts[n + 1] - starts[n]), seed ^ _K3)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _finish(hashes: U64) -> None:
-    """Mixes the hash of each row once more, so that values of two rows cannot change places."""
+    """Mixes each hash once more, so that values of two rows cannot change places."""
     for n in range(hashes.size):
-        hashes[n] = _multiply(hashes[n] ^ _K0, _K1)
+        word = hashes[n] ^ _K0
+        word = (word ^ (word >> _HALF)) * _K1
+        word = (word ^ (word >> _HALF)) * _K3
+        hashes[n] = word ^ (word >> _HALF)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _sum(hashes: U64) -> np.uint64:
+    total = np.uint64(0)
+    for n in range(hashes.size):
+        total += hashes[n]
+    return total

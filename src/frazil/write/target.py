@@ -351,13 +351,14 @@ class TableTarget:
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, for its schema or for a column."""
         if self.source is not None:
-            return self.source.needs_headers
+            return self.source.needs_headers or any(stage.needs_headers for stage in self.stages)
         keys = (self.record.key, self.record.before_key)
         readings = [self.reading, *(key for key in keys if key is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         has_events = self.envelope is not None and self.envelope.has_events
         return (
             has_events
+            or any(stage.needs_headers for stage in self.stages)
             or (self.share is not None and self.share.needs_headers)
             or any(reading.wire.is_by_header for reading in readings)
             or bool(self.shaping is not None and self.shaping.headers)

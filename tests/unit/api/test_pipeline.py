@@ -45,6 +45,35 @@ def test_a_wrong_file_raises_what_is_wrong_and_where(file: Path) -> None:
     assert (raised.value.where, raised.value.remedy) == (f"{file}:3", "did you mean `topic`?")
 
 
+def test_an_environment_and_values_are_laid_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = "environments: {prod: {pipeline: shop-prod}, test: {pipeline: shop-test}}\n"
+    file.write_text(file.read_text() + more)
+    assert (frazil.load(file).name, frazil.load(file, env="prod").name) == ("shop", "shop-prod")
+    assert frazil.load(file, env="prod", values={"pipeline": "other"}).name == "other"
+    monkeypatch.setenv("FRAZIL_ENV", "test")
+    assert (frazil.load(file).name, frazil.load(file, env="prod").name) == ("shop-test", "shop-prod")
+    findings = frazil.load(file, env="prod").check_offline().findings
+    assert findings[0].found == f"{file} in the environment prod: pipeline shop-prod"
+    assert [one.name for one in findings if one.name.startswith("environment")] == ["environment test"]
+    with pytest.raises(frazil.SpecError, match="the file has no environment `stage`, which --env stage chooses"):
+        frazil.load(file, env="stage")
+    with pytest.raises(frazil.SpecError, match="unknown key `interwal` in `commit`"):
+        frazil.load(file, values={"commit.interwal": "5s"})
+
+
+def test_values_keep_their_types_and_secrets_their_references(file: Path) -> None:
+    values = {
+        "publish_offsets": False,
+        "topics": ["a", "b"],
+        "namespace": "n",
+        "kafka.sasl.username": "${env:SHOP_PASSWORD}",
+    }
+    with pytest.raises(frazil.SpecError) as raised:
+        frazil.load(file, values={**values, "publish_offsets": "maybe"})
+    assert SECRET not in str(raised.value)
+    assert frazil.load(file, values=values).name == "shop"
+
+
 def test_a_name_that_no_table_has_is_refused_before_a_service_is_asked(file: Path) -> None:
     shop = frazil.load(file)
     with pytest.raises(frazil.SpecError, match=r"the pipeline has no table `shop\.order`") as raised:

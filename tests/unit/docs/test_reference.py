@@ -17,7 +17,7 @@ from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
 from frazil.cli.publish import watermark_document
-from frazil.dead_letters.record import DEAD_LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES, HELD_AT
 from frazil.error_classes import ErrorClass
 from frazil.ingest.loop.leadership import Alone
 from frazil.ingest.tables.table import Table
@@ -91,7 +91,7 @@ def test_every_summary_key_of_a_replay_has_a_meaning() -> None:
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
     columns, classes = (REFERENCE / "dead-letters.md").read_text().split("## Classes of error")
-    assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == list(DEAD_LETTER_TYPES)
+    assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == [*DEAD_LETTER_TYPES, HELD_AT]
     assert re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE) == list(ErrorClass)
 
 

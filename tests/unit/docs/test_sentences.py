@@ -46,10 +46,12 @@ def _paragraphs(page: str) -> str:
     return " . ".join(" ".join(block.split()) for block in blocks)
 
 
-@pytest.mark.parametrize("name", files_of(PAGES))
-def test_a_page_has_no_odd_sentence(name: str) -> None:
-    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / name).read_text(encoding="utf-8"))
-    assert list(odd_sentences(_paragraphs(re.sub(r"`[^`]*`|\]\([^)]*\)", "…", text)))) == []
+def test_pages_have_no_odd_sentence() -> None:
+    odd = []
+    for name in files_of(PAGES):
+        text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / name).read_text(encoding="utf-8"))
+        odd += [f"{name}: {words}" for words in odd_sentences(_paragraphs(re.sub(r"`[^`]*`|\]\([^)]*\)", "…", text)))]
+    assert odd == []
 
 
 def test_the_help_of_commands_has_no_odd_sentence() -> None:

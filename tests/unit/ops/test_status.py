@@ -122,7 +122,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
         "partition_spec": [], "sort_order": [],
         "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "ignored_records": {},
-        "expectations": {}, "stale": {}, "rest_records": {},
+        "expectations": {}, "stale": {}, "rest_records": {}, "waiting_records": None,
         "windows_complete_to_ms": None,
         "refused_changes": [],
         "last_upsert": None, "maintenance": None, "verification": None, "publishing": None,

@@ -67,6 +67,7 @@ def known_table(scene: Scene) -> Table:
     table.schema.dropped = frozenset({"user", "age"})
     table.schema.refusals = frozenset({"schema 9: column y: int is not widened to long", "column x: no"})
     table.catalog.size, table.catalog.dead_letter_count = TableSize(120, 7, 3000, 6, 20), 2
+    table.catalog.waiting_count = 1
     table.changes.resolved = Resolved(9, 8, 7, 6, 5, 4, 3, 2)
     return table
 

@@ -20,16 +20,33 @@ _BUG = "it should not happen, and asks for a report"
 _ARGUMENT = "what to write is an argument, and the command is given again"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "name a field that records have, or declare it under `columns` where `field` names another one": _FILE,
     "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
     "wait until a batch is committed": _WAIT,
-    "install it with `pip install 'frazil-blobs[images]'`, or take `extract` out of `blobs`": _INSTALL,
-    "install it with `pip install 'frazil-blobs[vectors]'`; without it vectors are searched for exactly": _INSTALL,
+    "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`": _INSTALL,
+    "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`": _INSTALL,
     "add --foreign FILE, or leave --group out": _ARGUMENT,
     "write one with `frazil verify … --independent --report FILE`": _ARGUMENT,
     "write its rows by another way, such as `frazil reset`": _HISTORY,
     "upgrade it: set its property format-version to 2": _OTHERS,
     "mend it by the tool that fills it": _OTHERS,
-    "repeat the command; for a table with a commit every few seconds, stop its pipeline first": _WAIT,
+    **dict.fromkeys(
+        (
+            "add --ledger, which needs no topic",
+            "add --independent and --from with the first offset that it has read",
+            "add --independent in place of --rows",
+            "add --from with the first offset that it has read",
+            "leave --from out",
+            "leave --sample out",
+            "run it without --rows, or write `metadata: [partition, offset]` for rows from now on",
+            "verify the table again, and repair it from the new report",
+        ),
+        _ARGUMENT,
+    ),
+    "mend what the reason names, and run it again; --ledger needs no copy": _SERVICE,
+    "mend what the reason names, and run it again; --ledger needs neither records nor rows": _SERVICE,
+    "repeat the command; if batches are committed meanwhile each time, stop the pipeline first": _WAIT,
+    "restore them from a copy of the store; `frazil verify --independent` names them": _SERVICE,
     "run the pipeline first": _WAIT,
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
@@ -211,8 +228,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "inspect the records of this range; to continue behind them write `start` with the offset of each partition and"
     " give the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
     "create the table again": _AGAIN,
-    "create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
-    " partition": _AGAIN,
+    "create the table again from a topic of one partition; or, unless `merge` subtracts rows, with `metadata:"
+    " [source_order]` and `order_by: _source_order`": _AGAIN,
     "replay fewer at a time, by --topic, --partition and --offset": _WAIT,
     "replay again when they have finished": _WAIT,
     "then run the command again, or give it longer with --timeout": _WAIT,

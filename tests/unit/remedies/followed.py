@@ -45,11 +45,36 @@ FOLLOWED: Mapping[str, str] = {
     "choose one level, or run the command twice": (
         "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
     ),
-    "add --independent or --rows, or leave the bounds out": (
+    "add --independent or --rows, or leave --from, --to and --sample out": (
         "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
+    ),
+    **dict.fromkeys(
+        (
+            "run it without --independent: a copy of the table is made and compared",
+            "add --independent, which reads the topic and makes no copy",
+            "add --independent, which reads the table without Spark",
+            "add --rows or --ledger, which find lost and doubled records by their offsets",
+            "add --rows or --ledger in its place, which find lost and doubled records by their offsets",
+        ),
+        "packages/verify/tests/integration/test_kinds.py::test_every_kind_of_table_is_judged_or_refused_with_a_remedy",
+    ),
+    "leave --from and --to out": (
+        "packages/verify/tests/unit/test_planted_faults.py"
+        "::test_of_a_part_of_the_offsets_later_changes_count_and_other_rows_do_not"
+    ),
+    "write a share above 0 and up to 100%, as 0.5%": (
+        "packages/verify/tests/unit/test_levels.py::test_a_share_is_written_as_the_remedy_names_it"
     ),
     "write an offset as 1200 or, of partition 3, 3:1200, or a time as 2026-01-31T00:00:00Z": (
         "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
+    ),
+    "write `emit: update` to publish it by hand": (
+        "unit/upsert/grouping/test_closed_windows.py::"
+        "test_windows_are_not_published_by_hand_until_they_are_emitted_at_once"
+    ),
+    "group by fewer columns, such as without the id of an event, or by a window of time, and create the table again; or"
+    " write a greater number, `limits: {groups: …}`": (
+        f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"
     ),
     **SERVICES,
     **QUERIES,
@@ -72,12 +97,18 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_BLOBS}vectors_that_are_not_those_of_the_model_are_bad_records",
     ),
-    "choose another name under `extract`": (
+    "choose another name under `…`": (
         "packages/blobs/tests/unit/test_extract.py::test_what_headers_contain_is_a_column_of_the_table"
     ),
     **dict.fromkeys(
         ("make it by the model that has made those of the column", "name a column of lists of floats"),
         "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
+    ),
+    "write the path of a model that all tasks can read, as `model` of `blobs.embeddings`": (
+        "packages/blobs/tests/unit/test_pictures.py::test_a_model_that_is_none_stops_the_table_until_another_is_named"
+    ),
+    "write the old number, and put vectors of another model into a new column": (
+        f"{_BLOBS}another_dimension_of_vectors_is_refused_until_it_is_the_old_one"
     ),
     # Cases of pipelines.
     **dict.fromkeys(
@@ -162,9 +193,8 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "write an average of numbers": f"{_GROUPS}an_average_is_of_numbers",
     "leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
-    " `window(coalesce(TIME, _timestamp), '1 minute')`": (
-        f"{_GROUPS}records_without_a_time_are_left_out_or_get_one_by_the_query"
-    ),
+    " `window(coalesce(TIME, _timestamp), '1 minute')`; of change data a constant one, since what an update subtracts must"
+    " have the time that it was added with": (f"{_GROUPS}records_without_a_time_are_left_out_or_get_one_by_the_query"),
     "write a longer time under `late`, or `else: drop`": (
         f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
     ),

@@ -18,7 +18,23 @@ def _select(query: str, settings: str = "") -> str:
 _UPSERT = "mode: upsert, key_columns: [id]"
 _CHANGES = f"{_UPSERT}, envelope: debezium"
 _HISTORY = "mode: history, key_columns: [id]"
+_WAIT = "lookup: {c: {table: a.r, on: country_code = code, take: [name], wait: 10m}}"
+_NO_WAIT = "lookup: {c: {table: a.r, on: country_code = code, take: [name]}}"
 STATE = [
+    tables(f"{_WAIT}, on_bad_record: stop", f"{_WAIT}, on_bad_record: dead_letter", f"{_NO_WAIT}, on_bad_record: stop"),
+    tables(f"{_WAIT}, dead_letters: {{topic: bad}}", f"{_NO_WAIT}, dead_letters: {{topic: bad}}", _WAIT),
+    tables(f"{_WAIT}, dedupe: {{by: [id]}}", _WAIT, f"{_NO_WAIT}, dedupe: {{by: [id]}}"),
+    tables(f'{_WAIT}, select: "{_BY_MINUTE}"', f'{_NO_WAIT}, select: "{_BY_MINUTE}"', f'{_WAIT}, select: "{_BY_USER}"'),
+    tables(
+        f"{_WAIT}, {_CHANGES}, on_bad_record: dead_letter, merge: {{n: sum, rows: count}}",
+        f"{_NO_WAIT}, {_CHANGES}, merge: {{n: sum, rows: count}}",
+        f"{_WAIT}, {_CHANGES}",
+    ),
+    tables(
+        f"{_WAIT}, envelope: debezium, changelog: true, atomic: transaction",
+        f"{_NO_WAIT}, envelope: debezium, changelog: true, atomic: transaction",
+        f"{_WAIT}, envelope: debezium, changelog: true",
+    ),
     tables("merge: {n: sum}", f"{_UPSERT}, merge: {{n: sum}}", ""),
     tables(f"{_UPSERT}, merge: {{n: summ}}", f"{_UPSERT}, merge: {{n: sum}}"),
     tables(f"{_UPSERT}, merge: [n]", f"{_UPSERT}, merge: {{amount: sum, name: latest}}"),
@@ -55,6 +71,11 @@ STATE = [
         f"{_UPSERT}, order_by: at, merge: {{n: first}}",
         f"{_UPSERT}, merge: {{n: first}}",
         f"{_UPSERT}, order_by: at, merge: {{n: min}}",
+    ),
+    tables(
+        f"{_UPSERT}, merge: {{n: latest by at, at: sum}}",
+        f"{_UPSERT}, merge: {{n: latest by at, at: max}}",
+        f"{_UPSERT}, merge: {{n: latest by at}}",
     ),
     tables(f"{_CHANGES}, merge: {{n: max, rows: count}}", f"{_CHANGES}, merge: {{n: sum, rows: count}}"),
     tables(f"{_CHANGES}, merge: {{n: sum}}", f"{_CHANGES}, merge: {{n: sum, rows: count}}"),
@@ -201,7 +222,12 @@ STATE = [
         _select(_BY_MINUTE, "late: 7d, envelope: debezium"),
         _select(_BY_MINUTE, "envelope: debezium"),
     ),
-    tables(_select(_BY_MINUTE, "late: 7d, emit: closed"), _select(_BY_MINUTE, "late: 7d")),
+    tables(_select(_BY_MINUTE, "emit: closed"), _select(_BY_MINUTE, "late: 1h, emit: closed"), _select(_BY_MINUTE, "")),
+    tables(
+        _select(_BY_MINUTE, "late: 7d, emit: closed, tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+        _select(_BY_MINUTE, "late: 7d, emit: closed, publish: {every: 10s}"),
+        _select(_BY_MINUTE, "late: 7d, tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+    ),
     tables("track: [n]", f"{_HISTORY}, track: [n]", ""),
     tables(f"{_HISTORY}, merge: {{n: sum}}", _HISTORY, f"{_UPSERT}, merge: {{n: sum}}"),
     tables(f"{_HISTORY}, dedupe: {{by: [n]}}", _HISTORY, "dedupe: {by: [n]}"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from docs.remedies import Remedy, remedies
-from docs.scan import GAP, ROOT, name_of, sources
+from docs.scan import GAP, ROOT, name_of, nodes, sources
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from tests.unit.remedies.by_people import BY_PEOPLE
@@ -68,7 +68,7 @@ def test_nothing_that_is_told_names_a_page_which_an_installed_package_lacks() ->
     told = [
         f"{name_of(path)}:{node.lineno}: {node.value}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and PAGE.search(node.value)
         if node.value not in docstrings(path)
     ]
@@ -77,8 +77,7 @@ def test_nothing_that_is_told_names_a_page_which_an_installed_package_lacks() ->
 
 def docstrings(path: Path) -> set[str]:
     """The texts of a module that stand alone."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    values = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    values = [node.value for node in nodes(path) if isinstance(node, ast.Expr)]
     return {one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 

@@ -91,16 +91,15 @@ def found(decoded: Decoded) -> list[Any]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("plain", "logical", "column", "value"), LOGICAL)
-def test_a_column_of_the_type_underneath_has_values_as_they_are_written(
-    plain: Any, logical: Any, column: str, value: Any, shape: str
-) -> None:
-    fields = fields_of(v=SHAPES[shape][1].format(column))
-    one, other = schema_of(plain, shape), schema_of(logical, shape)
-    whole = SHAPES[shape][2](value)
-    (first,), (second,) = written(1, one, whole), written(1, one, whole)
-    second = b"\0" + struct.pack(">i", 2) + second[5:]
-    assert found(decode([first, second, first], fields, {1: one, 2: other})) == [whole] * 3
+def test_a_column_of_the_type_underneath_has_values_as_they_are_written(shape: str) -> None:
+    for plain, logical, column, value in LOGICAL:
+        fields = fields_of(v=SHAPES[shape][1].format(column))
+        one, other = schema_of(plain, shape), schema_of(logical, shape)
+        whole = SHAPES[shape][2](value)
+        (first,), (second,) = written(1, one, whole), written(1, one, whole)
+        second = b"\0" + struct.pack(">i", 2) + second[5:]
+        values = found(decode([first, second, first], fields, {1: one, 2: other}))
+        assert values == [whole] * 3, (logical, column)
 
 
 @pytest.mark.parametrize("shape", [name for name in SHAPES if name != "union"])

@@ -16,7 +16,7 @@ from frazil.spec.settings import DeadLettersSpec, LimitsSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 
-COUNT = 3000
+COUNT = 2000
 ID = ColumnSpec(name="id", type=parse_type("long"))
 PLACES: dict[str, Callable[[int, Any], dict[str, Any]]] = {
     "top": lambda n, value: {f"user_{n}": value},

@@ -81,7 +81,7 @@ def test_maps_that_arrow_has_built_have_the_digest_of_those_that_were_stored() -
 
 def test_a_column_that_is_renamed_widened_or_added_changes_no_digest() -> None:
     narrow = {**KINDS, "id": t.IntegerType(), "price": t.DecimalType(7, 2)}
-    rows = [{**row, "price": None} for row in ROWS]
+    rows = [{**row, "id": -row["id"], "price": None} for row in ROWS]
     assert digest(rows, kinds=narrow) == digest(rows)
     assert digest(ROWS, names={"name": "title"}) == digest(ROWS)
     assert digest(ROWS, kinds={**KINDS, "later": t.StringType()}) == digest(ROWS)
@@ -144,6 +144,17 @@ def test_the_digest_of_records_has_their_places_and_values() -> None:
     assert digest_of(record_hashes("t", records(values, first=1))) != together
     assert digest_of(record_hashes("t", records(values, partition=1))) != together
     assert digest_of(record_hashes("t", records([b"{}", b"", None, b"x" * 100]))) != together
+
+
+@pytest.mark.parametrize("longest", [3, 8, 12, 16, 20, 40, 63, 200])
+def test_the_hash_of_a_text_does_not_depend_on_the_others_of_its_column(longest: int) -> None:
+    kinds = {"name": t.StringType()}
+    texts = ["x" * (n % (longest + 1)) for n in range(2 * longest + 2)] + ["y" * longest] * 3
+    alone = [row_hashes(table([{"name": text}], kinds))[0] for text in texts]
+    assert row_hashes(table([{"name": text} for text in texts], kinds)).tolist() == alone
+    with_null = table([{"name": text} for text in [*texts, None]], kinds)
+    assert row_hashes(with_null)[:-1].tolist() == alone
+    assert row_hashes(table([{"name": "z" * longest}, *({"name": text} for text in texts)], kinds)[1:])[0] == alone[0]
 
 
 @pytest.mark.parametrize("length", range(70))

@@ -20,7 +20,7 @@ from frazil.errors import SpecError
 from frazil.store.file_io import store_of
 from frazil_blobs.reading import read_with
 from frazil_blobs.settings import MiB
-from frazil_blobs.values import Ints, Path, blob_paths, member_at
+from frazil_blobs.values import Ints, Path, member_at, object_paths
 
 BLOCK_BYTES = 64 * MiB
 """The bytes of objects that are read, and shuffled, together. Two blocks are in memory at a time."""
@@ -70,7 +70,7 @@ class BlobDataset:
         """The rows of the snapshot as the table has them, in the order in which their objects lie in the store."""
         if self._rows is None:
             rows = self._table.scan(snapshot_id=self._snapshot_id, selected_fields=self._columns).to_arrow()
-            self._paths = [path for path in blob_paths(self._table.schema()) if path[0] in rows.column_names]
+            self._paths = [path for path in object_paths(self._table) if path[0] in rows.column_names]
             self._rows = rows.take(pa.array(self._order(rows)))
         return self._rows
 

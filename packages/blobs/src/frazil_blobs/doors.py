@@ -10,7 +10,9 @@ VERIFY = Command(
     "frazil_blobs.verify:command",
     "Prove that every reference to an object resolves, with its checksum.",
 )
+DEMO = Command("blobs demo", "frazil_blobs.demo:command", "Show pictures that are alike, of today and of yesterday.")
 COMPACT = ActionKind(
     "frazil_blobs.upkeep:plan_compaction", "frazil_blobs.upkeep:compact", is_rewrite=True, is_daily=True
 )
+INDEX = ActionKind("frazil_blobs.index_upkeep:plan_index", "frazil_blobs.index_upkeep:index", is_daily=True)
 SWEEP = ActionKind("frazil_blobs.upkeep:plan_sweep", "frazil_blobs.upkeep:sweep", is_daily=True)

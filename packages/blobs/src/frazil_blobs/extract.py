@@ -23,13 +23,18 @@ INFO = pa.struct(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("exif", pa.string()),
+        ("duration", pa.float64()),
         ("points", pa.int64()),
         ("lower", pa.list_(pa.field("element", pa.float64()))),
         ("upper", pa.list_(pa.field("element", pa.float64()))),
     ]
 )
-"""The column of what is extracted. `exif` is JSON by the names of the tags; `lower` and `upper` are corners: x, y, z."""
-_FORMATS = {f"image/{name}": name.upper() for name in ("jpeg", "png", "gif", "webp", "tiff", "bmp")}
+"""The column of what is extracted. `exif` is JSON by the names of the tags; `duration` is in seconds; `lower` and `upper`
+are corners: x, y, z.
+"""
+FORMATS = {f"image/{name}": name.upper() for name in ("jpeg", "png", "gif", "webp", "tiff", "bmp")}
+_PLAYED = ("video/mp4", "video/quicktime", "audio/wav", "audio/mpeg", "audio/flac", "application/ogg")
+_LONGEST_S = 1e9
 _LONGEST_HEADER = 64 * 1024
 _MOST_POINTS = 2**63 - 1
 _LAS_BEGIN, _LAS_LONG_COUNT = 104, 247
@@ -42,19 +47,24 @@ _PLY_TYPES = {
 Info = dict[str, Any]
 
 
-def require_pillow() -> None:
-    """Raises SpecError where Pillow is not installed, which reads the headers of pictures."""
-    if find_spec("PIL") is None:
-        remedy = "install it with `pip install 'frazil-blobs[images]'`, or take `extract` out of `blobs`"
-        raise SpecError("`blobs.extract` needs Pillow, which is not installed", remedy=remedy)
+def require_readers() -> None:
+    """Raises SpecError where what reads pictures, films and sounds is not installed."""
+    for module, name in (("PIL", "Pillow"), ("tinytag", "tinytag")):
+        if find_spec(module) is None:
+            remedy = (
+                "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`"
+            )
+            raise SpecError(f"`extract` and `thumbnails` of `blobs` need {name}, which is not installed", remedy=remedy)
 
 
 def info_of(content: bytes, content_type: str) -> Info | None:
     """Returns what the header of an object contains, by the fields of INFO; None for nothing."""
     readers = {"application/vnd.las": _las, "application/vnd.pcd": _pcd, "application/vnd.ply": _ply}
     try:
-        if content_type in _FORMATS:
-            return _picture(content, _FORMATS[content_type])
+        if content_type in FORMATS:
+            return _picture(content, FORMATS[content_type])
+        if content_type in _PLAYED:
+            return _played(content)
         reader = readers.get(content_type)
         info = reader(content) if reader is not None else None
         return info if info is None or 0 <= info["points"] <= _MOST_POINTS else None
@@ -75,6 +85,17 @@ def _picture(content: bytes, form: str) -> Info | None:
         return None
     exif = json.dumps({name: str(value) for name, value in tags.items()}, ensure_ascii=True) if tags else None
     return {"width": width, "height": height, "exif": exif}
+
+
+def _played(content: bytes) -> Info | None:
+    """Returns how long a film or a sound takes."""
+    from tinytag import TinyTag  # noqa: PLC0415  (an extra)
+
+    try:
+        duration_s = TinyTag.get(file_obj=BytesIO(content), tags=False).duration
+    except Exception:  # noqa: BLE001  (whatever a damaged file makes it raise)
+        return None
+    return {"duration": float(duration_s)} if duration_s and 0 < duration_s < _LONGEST_S else None
 
 
 def _las(content: bytes) -> Info:

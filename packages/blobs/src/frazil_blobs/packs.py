@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import google_crc32c
@@ -21,8 +22,9 @@ from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.schema.arrow import as_written, one_array, unsliced
 from frazil.store.file_io import StoreIO, store_of
+from frazil.write.cluster import arrangement_of, clusters
 from frazil.write.target import TableTarget
-from frazil_blobs.extract import INFO, Info, info_of, require_pillow
+from frazil_blobs.extract import INFO, Info, info_of, require_readers
 from frazil_blobs.incoming import look, refuse_replaced
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of
@@ -44,6 +46,8 @@ from frazil_blobs.values import (
 )
 
 SUFFIX = ".pack"
+MOST_OPEN = 8
+"""The most packs of a task that are open at a time: each has parts in memory that are on their way."""
 _NAMED_BYTES = 6
 _PART_BYTES = 8 * MiB
 
@@ -55,49 +59,69 @@ def folder_of(store: str, location: str) -> str:
 
 
 class Packs:
-    """The packs of one task, of which one is open at a time. An object of more than `pack_bytes` has a file of its own."""
+    """The packs of one task: one is open at a time for each of a few partitions of the table, so that dropping a partition
+    leaves whole packs behind. An object of more than `pack_bytes` has a file of its own.
+    """
 
     def __init__(self, io: StoreIO, folder: str, pack_bytes: int) -> None:
         self._io = io
         self._folder = folder
         self._pack_bytes = pack_bytes
-        self._stream: Any = None
-        self._size = 0
+        #: By partition, the one that was written last at the end.
+        self._open: dict[str, _OpenPack] = {}
         self._begun: list[str] = []
 
-    def append(self, content: memoryview | bytes) -> tuple[str, int]:
+    def append(self, content: memoryview | bytes, partition: str = "") -> tuple[str, int]:
         """Writes an object; returns the pack and the object's offset in it. Raises: OSError."""
-        return self.append_parts(len(content), (content,))
+        return self.append_parts(len(content), (content,), partition)
 
-    def append_parts(self, size: int, parts: Iterable[memoryview | bytes]) -> tuple[str, int]:
+    def append_parts(self, size: int, parts: Iterable[memoryview | bytes], partition: str = "") -> tuple[str, int]:
         """Writes an object that is read in parts, as `append` does. size: of all parts."""
-        if self._stream is not None and self._size + size > self._pack_bytes:
-            self.finish()
-        if self._stream is None:
+        pack = self._open.pop(partition, None)
+        if pack is not None and pack.size + size > self._pack_bytes:
+            _complete(pack)
+            pack = None
+        if pack is None:
+            if len(self._open) >= MOST_OPEN:
+                _complete(self._open.pop(next(iter(self._open))))
             self._begun.append(f"{self._folder}/{new_id()}{SUFFIX}")
-            self._stream, self._size = self._io.new_output(self._begun[-1]).create(), 0
+            pack = _OpenPack(self._begun[-1], self._io.new_output(self._begun[-1]).create())
+        self._open[partition] = pack
         hit("blobs.pack.write")
-        offset = self._size
+        offset = pack.size
         for part in parts:
-            self._stream.write(part)
-            self._size += len(part)
-        return self._begun[-1], offset
+            pack.stream.write(part)
+            pack.size += len(part)
+        return pack.uri, offset
 
     def finish(self) -> None:
-        """Completes the open pack. Raises: OSError."""
-        if self._stream is not None:
-            stream, self._stream = self._stream, None
-            stream.close()
-            hit("blobs.pack.finished")
+        """Completes the open packs. Raises: OSError."""
+        while self._open:
+            _complete(self._open.popitem()[1])
 
     def abandon(self) -> None:
         """Removes every pack, as far as possible."""
-        with suppress(OSError):
-            self.finish()
+        while self._open:
+            with suppress(OSError):
+                self.finish()
         for uri in self._begun:
             with suppress(OSError):
                 self._io.delete(uri)
         self._begun.clear()
+
+
+@dataclass
+class _OpenPack:
+    """A pack that is being written."""
+
+    uri: str
+    stream: Any
+    size: int = 0
+
+
+def _complete(pack: _OpenPack) -> None:
+    pack.stream.close()
+    hit("blobs.pack.finished")
 
 
 class _Source:
@@ -128,8 +152,12 @@ class _Source:
 class RowPacks:
     """Implements `stages.stage.RowWriter`: objects that are too large for the row are put into packs."""
 
-    def __init__(self, packs: Packs, paths: Sequence[Path], settings: BlobSettings, io: StoreIO) -> None:
+    def __init__(
+        self, packs: Packs, paths: Sequence[Path], settings: BlobSettings, io: StoreIO, target: TableTarget
+    ) -> None:
         """paths: of the columns that are structs for objects."""
+        self._target = target
+        self._partitions: Sequence[str] = ()
         self._packs = packs
         self._paths = paths
         self._above = settings.above
@@ -138,6 +166,7 @@ class RowPacks:
 
     def write(self, rows: pa.Table) -> pa.Table:
         """See RowWriter."""
+        self._partitions = partitions_of(self._target, rows)
         for name, *inner in self._paths:
             place = rows.schema.get_field_index(name)
             column = unsliced(one_array(rows.column(place)))
@@ -169,7 +198,9 @@ class RowPacks:
                 columns["checksum"][row] = checksum_of(columns["inline"][row])
             elif references.copies:
                 source = _Source(self._io, uri, looked.size)
-                columns["uri"][row], columns["offset"][row] = self._packs.append_parts(looked.size, source.parts())
+                columns["uri"][row], columns["offset"][row] = self._packs.append_parts(
+                    looked.size, source.parts(), self._partitions[row]
+                )
                 columns["checksum"][row] = source.checksum
             if references.copies:
                 refuse_replaced(self._io, uri, looked)
@@ -200,7 +231,7 @@ class RowPacks:
             if infos is not None and info is not None:
                 infos[row] = info
             if sizes[row] > self._above:
-                columns["uri"][row], columns["offset"][row] = self._packs.append(content)
+                columns["uri"][row], columns["offset"][row] = self._packs.append(content, self._partitions[row])
         is_new = np.zeros(count, np.bool_)
         is_new[rows] = True
         is_moved = is_new & (sizes > self._above)
@@ -233,6 +264,27 @@ def _with_infos(rows: pa.Table, name: str, infos: Mapping[int, Info]) -> pa.Tabl
     return rows.set_column(place, rows.schema.field(place), column)
 
 
+def partitions_of(target: TableTarget, rows: pa.Table) -> list[str]:
+    """Returns the partition of each row; all the same where rows have more of them than packs may be open."""
+    arrangement = replace(arrangement_of(target), sort_keys=())
+    partitions = [""] * rows.num_rows
+    if not arrangement.fields or not rows.num_rows:
+        return partitions
+    places = {source.path[0] for source in arrangement.fields if source.path}
+    nothing = pa.nulls(rows.num_rows)
+    columns = [column if place in places else nothing for place, column in enumerate(rows.columns)]
+    numbered = pa.table([*columns, pa.array(range(rows.num_rows))], [str(n) for n in range(len(columns) + 1)])
+    of_rows = [
+        (cluster.partition.path, cluster.rows.column(len(columns)).to_pylist())
+        for cluster in clusters(arrangement, [numbered])
+    ]
+    if len({path for path, _ in of_rows}) <= MOST_OPEN:
+        for path, some in of_rows:
+            for row in some:
+                partitions[row] = path
+    return partitions
+
+
 def open_packs(settings: BlobSettings, target: TableTarget) -> RowPacks | None:
     """Returns what writes the packs of one task; None while the table has none of the columns.
 
@@ -249,7 +301,7 @@ def open_packs(settings: BlobSettings, target: TableTarget) -> RowPacks | None:
             remedy=f"write another folder as `blobs.store`, outside of {location}",
             where=target.name,
         )
-    if settings.extract:
-        require_pillow()
+    if settings.extract or settings.thumbnails:
+        require_readers()
     io = store_of(target.files.io_properties)
-    return RowPacks(Packs(io, folder_of(settings.store, location), settings.pack), paths, settings, io)
+    return RowPacks(Packs(io, folder_of(settings.store, location), settings.pack), paths, settings, io, target)

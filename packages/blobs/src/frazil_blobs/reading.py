@@ -23,14 +23,14 @@ from frazil_blobs.values import Ints, is_blob, is_intact, members_of, slices_of
 
 GAP_BYTES = MiB
 """A larger gap between two objects costs more than the request that leaves it out, at 30 ms and 50 MB/s."""
-RANGE_BYTES = 16 * MiB
-"""The largest range with several objects."""
+RANGE_BYTES = 8 * MiB
+"""The largest range with several objects: larger ones are not quicker, and PARALLEL of them are in memory."""
 PARALLEL = 16
 """The number of requests at a time."""
 Blobs: TypeAlias = "pa.StructArray | pa.ChunkedArray"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Span:
     """A range of a pack that is read at once."""
 
@@ -38,7 +38,7 @@ class Span:
     begin: int
     end: int
     #: The objects in it, by their place among all.
-    rows: tuple[int, ...]
+    rows: list[int]
 
 
 def read(
@@ -99,10 +99,7 @@ class Reader:
             view[offsets[row] : offsets[row + 1]] = piece
         for row, content in whole.items():
             view[offsets[row] : offsets[row + 1]] = content
-        for span, span_bytes in self._ranges(np.flatnonzero(is_outside), whole):
-            for row in span.rows:
-                begin = self._begin(row) - span.begin
-                view[offsets[row] : offsets[row + 1]] = memoryview(span_bytes)[begin : begin + int(sizes[row])]
+        self._read_ranges(np.flatnonzero(is_outside), whole, view, offsets)
         is_there = is_inline | is_outside
         validity = pa.py_buffer(np.packbits(is_there, bitorder="little"))
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(content_bytes)]
@@ -130,22 +127,31 @@ class Reader:
         """Returns the bytes of objects whose size is not known: whole files."""
         return {row: _read_file(self._io, self._members["uri"][row].as_py()) for row in rows.tolist()}
 
-    def _ranges(self, rows: Ints, whole: Mapping[int, bytes]) -> Iterator[tuple[Span, bytes]]:
-        """Yields the ranges with these objects, each with its bytes, in any order."""
+    def _read_ranges(self, rows: Ints, whole: Mapping[int, bytes], view: memoryview, ends: Ints) -> None:
+        """Reads the ranges with these objects, and puts each at its place in `view`, from `ends[row]` on."""
         uris = self._members["uri"].to_pylist()
-        offsets = np.asarray(self._members["offset"].fill_null(0))
-        sizes = np.asarray(self._members["size"].fill_null(0))
+        offsets = np.asarray(self._members["offset"].fill_null(0)).astype(np.int64)
+        sizes = np.asarray(self._members["size"].fill_null(0)).astype(np.int64)
         spans = spans_of(
             [(uris[row], int(offsets[row]), int(sizes[row]), row) for row in rows.tolist() if row not in whole]
         )
+
+        def read_span(span: Span) -> None:
+            content = memoryview(_read_range(self._io, span))
+            for row in span.rows:
+                begin = int(offsets[row]) - span.begin
+                view[ends[row] : ends[row + 1]] = content[begin : begin + int(sizes[row])]
+
         if len(spans) <= 1:
-            yield from ((span, _read_range(self._io, span)) for span in spans)
+            for span in spans:
+                read_span(span)
             return
-        with ThreadPoolExecutor(self._parallel, "blobs") as pool:
-            # Not all at once: what is read waits for its place in memory.
-            for begin in range(0, len(spans), self._parallel):
-                some = spans[begin : begin + self._parallel]
-                yield from zip(some, pool.map(lambda span: _read_range(self._io, span), some), strict=True)
+        pool = ThreadPoolExecutor(self._parallel, "blobs")
+        try:
+            for _ in pool.map(read_span, spans):  # What was read waits in its place: no thread holds more than a range.
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def spans_of(places: Sequence[tuple[str, int, int, int]]) -> list[Span]:
@@ -155,9 +161,10 @@ def spans_of(places: Sequence[tuple[str, int, int, int]]) -> list[Span]:
         last = spans[-1] if spans else None
         is_near = last is not None and last.uri == uri and begin - last.end <= GAP_BYTES
         if last is not None and is_near and max(last.end, begin + size) - last.begin <= RANGE_BYTES:
-            spans[-1] = Span(uri, last.begin, max(last.end, begin + size), (*last.rows, row))
+            last.rows.append(row)
+            last.end = max(last.end, begin + size)
         else:
-            spans.append(Span(uri, begin, begin + size, (row,)))
+            spans.append(Span(uri, begin, begin + size, [row]))
     return spans
 
 

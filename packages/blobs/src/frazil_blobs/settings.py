@@ -33,6 +33,29 @@ class EmbeddingSettings(BaseModel):
     dimension: Annotated[int, Field(ge=1)]
     #: By which distance `search` compares them.
     distance: Literal["cosine", "l2", "dot"] = "cosine"
+    #: Whether maintenance makes an index of them once a day.
+    index: bool = False
+    #: The path of a model in ONNX that makes them of the pictures `of`; None where records have them.
+    model: str | None = None
+    #: The column of pictures, of a model.
+    of: str | None = None
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if (self.model is None) != (self.of is None):
+            raise ValueError("`model` and `of` belong together: the file of a model, and the column of its pictures")
+        return self
+
+
+class ThumbnailSettings(BaseModel):
+    """Small pictures as a column."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The new column of bytes.
+    column: str
+    #: The most pixels in each direction.
+    size: Annotated[int, Field(ge=1, le=1024)] = 128
 
 
 class ReferenceSettings(BaseModel):
@@ -59,6 +82,15 @@ class ReferenceSettings(BaseModel):
         return allow
 
 
+class ChunkSettings(BaseModel):
+    """Values in several records."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: The most offsets from the first part of a value to its last.
+    within: Annotated[int, Field(ge=1)] = 1000
+
+
 class BlobSettings(StageSettings):
     """What the key holds."""
 
@@ -78,6 +110,10 @@ class BlobSettings(StageSettings):
     extract: Mapping[str, str] = Field(default_factory=dict)
     #: Columns with addresses of objects; None without any.
     references: ReferenceSettings | None = None
+    #: How values are assembled of which several records have a part; None where each record is whole.
+    chunks: ChunkSettings | None = None
+    #: By column of objects, the new column with small pictures of them.
+    thumbnails: Mapping[str, ThumbnailSettings] = Field(default_factory=dict)
     #: By column, a list of floats, what its vectors are.
     embeddings: Mapping[str, EmbeddingSettings] = Field(default_factory=dict)
 
@@ -85,9 +121,11 @@ class BlobSettings(StageSettings):
     def _check_columns(self) -> Self:
         if not self.columns and self.references is None:
             raise ValueError("name the columns with objects, `columns: [image]`, or `references`")
-        for column in self.extract:
-            if column not in self.columns:
-                raise ValueError(f"`extract` has `{column}`, which `columns` does not name")
+        models = [embedding.of for embedding in self.embeddings.values() if embedding.of is not None]
+        for name, columns in (("extract", self.extract), ("thumbnails", self.thumbnails), ("embeddings", models)):
+            for column in columns:
+                if column not in self.columns:
+                    raise ValueError(f"`{name}` has `{column}`, which `columns` does not name")
         return self
 
     @property

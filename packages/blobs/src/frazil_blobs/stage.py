@@ -5,7 +5,8 @@ What leaves the row is written with the table's files (`packs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,20 @@ from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.process.program import Call, Expression, Field, Literal
 from frazil.stages.row_stage import RowStage
-from frazil.stages.stage import RowWriter
+from frazil.stages.stage import Assembler, RowWriter
 from frazil.write.target import TableTarget
 from frazil_blobs.extract import INFO
+from frazil_blobs.models import vectors_of
+from frazil_blobs.pictures import thumbnail_of
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
-from frazil_blobs.values import BLOB, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
+from frazil_blobs.values import BLOB, COLUMNS_MARK, FIELDS, Path, is_blob, member_at, sizes_of, slices_of
+
+if TYPE_CHECKING:
+    from frazil.spec.models import TableSpec
+
+VECTOR = pa.list_(pa.field("element", pa.float32()))
+"""The column of vectors that a model makes."""
 
 
 def reshape(settings: BlobSettings, types: Mapping[str, pa.DataType]) -> dict[str, Expression]:
@@ -34,14 +43,21 @@ def reshape(settings: BlobSettings, types: Mapping[str, pa.DataType]) -> dict[st
         member = "uri" if text in settings.referring else "inline"
         if name in types:  # Otherwise the table gets it with the first record that has it.
             columns[name] = _reshaped(columns.get(name, Field(name, types[name])), tuple(inner), text, member)
-    for name in settings.extract.values():
+    for key, name, kind in _new_columns(settings):
         if name in types:
             raise SpecError(
-                f"the records have a field `{name}`, the name of a column that `blobs.extract` makes",
-                remedy="choose another name under `extract`",
+                f"the records have a field `{name}`, the name of a column that `blobs.{key}` makes",
+                remedy=f"choose another name under `{key}`",
             )
-        columns[name] = Literal(None, INFO)
+        columns[name] = Literal(None, kind)
     return columns
+
+
+def _new_columns(settings: BlobSettings) -> Iterator[tuple[str, str, pa.DataType]]:
+    """Yields each column that the table gets besides: the key of the settings, its name and its type."""
+    yield from (("extract", name, INFO) for name in settings.extract.values())
+    yield from (("thumbnails", thumbnail.column, pa.binary()) for thumbnail in settings.thumbnails.values())
+    yield from (("embeddings", name, VECTOR) for name, embedding in settings.embeddings.items() if embedding.of)
 
 
 def _reshaped(value: Expression, path: Path, text: str, member: str) -> Expression:
@@ -95,10 +111,33 @@ def run(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> StageResult:
             if text not in settings.referring:
                 refused += _addresses(text, pa.compute.struct_field(blobs, "uri"))
             refused += _refusals(settings, text, pa.compute.struct_field(blobs, "inline"))
+    new = dict(_new_values(settings, columns))
     for name, embedding in settings.embeddings.items():
         if name in columns:
-            refused += _wrong_vectors(name, embedding.dimension, columns[name])
-    return StageResult(refused=refused)
+            refused += _wrong_vectors(name, embedding.dimension, new.get(name, columns[name]))
+    return StageResult(new, refused=refused)
+
+
+def _new_values(settings: BlobSettings, columns: Mapping[str, pa.Array]) -> Iterator[tuple[str, pa.Array]]:
+    """Yields what is made of pictures, by column."""
+    for text, thumbnail in settings.thumbnails.items():
+        if thumbnail.column in columns:
+            small = [content and thumbnail_of(content, thumbnail.size) for content in _contents(columns, text)]
+            yield thumbnail.column, pa.array(small, columns[thumbnail.column].type)
+    for name, embedding in settings.embeddings.items():
+        if embedding.model is not None and embedding.of is not None and name in columns:
+            vectors = vectors_of(embedding.model, embedding.dimension, _contents(columns, embedding.of))
+            yield name, pa.array(list(vectors), columns[name].type)
+
+
+def _contents(columns: Mapping[str, pa.Array], text: str) -> list[bytes | None]:
+    """Returns the bytes of the objects of a column; null for none, and for those that only their address is known of."""
+    name, *inner = text.split(".")
+    blobs = blobs_at(columns[name], inner) if name in columns else None
+    if blobs is None:
+        return [None] * len(next(iter(columns.values())))
+    contents: list[bytes | None] = pa.compute.struct_field(blobs, "inline").to_pylist()
+    return contents
 
 
 def blobs_at(array: pa.Array, path: list[str]) -> pa.Array | None:
@@ -191,7 +230,7 @@ def _plain(address: str) -> str:
 class BlobStage(RowStage):
     """The key `blobs` of a table: it looks at the objects only, and never changes one."""
 
-    actions = ("blobs_compact", "blobs_sweep")
+    actions = ("blobs_compact", "blobs_index", "blobs_sweep")
 
     def describe(self) -> str:
         """See TableStage."""
@@ -214,10 +253,52 @@ class BlobStage(RowStage):
         refusals: Sequence[Refusal] = function_of("frazil_blobs.incoming:refuse")(self.settings, target, columns)
         return refusals
 
+    @property
+    def needs_headers(self) -> bool:
+        """See TableStage."""
+        return self.settings.chunks is not None
+
+    def assembler(self, target: TableTarget, topic: str) -> Assembler | None:
+        """See TableStage."""
+        most_bytes = (target.source or target).reading.max_record_bytes
+        assembler: Assembler | None = function_of("frazil_blobs.chunks:assemble")(self.settings, topic, most_bytes)
+        return assembler
+
+    def new_marks(
+        self, _spec: TableSpec, marks: Mapping[str, str], _key_columns: Callable[[], Sequence[str]]
+    ) -> Mapping[str, str]:
+        """See TableStage."""
+        return new_marks(self.settings, marks)
+
     def open(self, target: TableTarget) -> RowWriter | None:
         """See TableStage."""
         writer: RowWriter | None = function_of("frazil_blobs.packs:open_packs")(self.settings, target)
         return writer
+
+
+def new_marks(settings: BlobSettings, known: Mapping[str, str]) -> dict[str, str]:
+    """Returns which columns have objects, or had some, and dimension and distance of the vectors of each column, where
+    the table has not noted them for its readers.
+
+    Raises: SpecError for another dimension than that of the vectors so far.
+    """
+    missing: dict[str, str] = {}
+    for column, embedding in settings.embeddings.items():
+        name, text = f"embedding.{column}", f"{embedding.dimension} {embedding.distance}"
+        was = known.get(name, text).split()[0]
+        if was != str(embedding.dimension):
+            raise SpecError(
+                f"the vectors of `{column}` have {was} values, and `blobs.embeddings` has {embedding.dimension}",
+                remedy="write the old number, and put vectors of another model into a new column",
+            )
+        if known.get(name) != text:
+            missing[name] = text
+    names = dict.fromkeys(
+        (*filter(None, known.get(COLUMNS_MARK, "").split(",")), *settings.columns, *settings.referring)
+    )
+    if known.get(COLUMNS_MARK) != ",".join(names):
+        missing[COLUMNS_MARK] = ",".join(names)
+    return missing
 
 
 STAGE = StageKind(BlobSettings, BlobStage)

@@ -7,6 +7,7 @@ whole file. A checksum is `ALGORITHM:digest` in small hexadecimal digits. What i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
@@ -17,6 +18,9 @@ from pyiceberg.types import StructType
 
 from frazil.decode.columns import bytes_of, offsets_of
 from frazil.schema.arrow import children_of, unsliced, with_children
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 Path = tuple[str, ...]
 Ints = NDArray[np.int64]
@@ -32,6 +36,8 @@ BLOB = pa.struct(
 )
 """The struct, in Arrow. More facts about an object go beside it, never into it."""
 FIELDS = tuple(BLOB.names)
+COLUMNS_MARK = "blob-columns"
+"""The table property, behind `frazil.<pipeline>.`, with the columns that have objects."""
 _CRC = "CRC32C:"
 
 
@@ -91,6 +97,20 @@ def blobs_of(members: Mapping[str, pa.Array], kind: pa.DataType) -> pa.Array:
 def blob_paths(schema: Schema) -> list[Path]:
     """Returns the paths of the columns of a table that are such structs, members of structs included."""
     return list(_paths(schema.as_struct(), ()))
+
+
+def object_paths(table: Table) -> list[Path]:
+    """Returns the columns of a table that its pipeline declares to have objects; of another table all that may have some. A
+    struct with these six fields that came in a record can name any address.
+    """
+    declared = [
+        text.split(",")
+        for name, text in table.metadata.properties.items()
+        if name.startswith("frazil.") and name.endswith(f".{COLUMNS_MARK}")
+    ]
+    paths = blob_paths(table.schema())
+    names = {tuple(name.split(".")) for names in declared for name in names}
+    return [path for path in paths if not declared or path in names]
 
 
 def _paths(struct: StructType, above: Path) -> Iterator[Path]:

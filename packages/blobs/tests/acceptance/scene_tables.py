@@ -33,7 +33,7 @@ class SceneTable:
                 "above": "2KiB",
                 "pack": "64KiB",
                 "extract": {"image": "picture", "lidar.points": "cloud"},
-                "embeddings": {"embedding": {"dimension": DIMENSION}},
+                "embeddings": {"embedding": {"dimension": DIMENSION, "index": True}},
                 "types": {"image": "image/png", "clip": "video/*"},
                 "store": self.objects.as_uri(),
             },

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pytest
 
@@ -42,13 +43,15 @@ def check(table: SceneTable, scenes: list[Scene], operator: Operator) -> None:
     table.verify("--all")
 
 
+# In time: half a pack, and one that no commit names; for a commit that landed, tests/acceptance/test_upserts.py.
+@pytest.mark.parametrize("steps", [STEPS[::2], pytest.param(STEPS, marks=pytest.mark.slow)], ids=len)
 def test_what_killed_processes_leave_is_no_part_of_the_table_and_is_swept(
-    pipeline: Pipeline, operator: Operator
+    pipeline: Pipeline, operator: Operator, steps: Sequence[str]
 ) -> None:
     table = SceneTable(pipeline)
-    points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
+    points = Points(pipeline.folder / "points", *((step, "hold") for step in steps))
     scenes: list[Scene] = []
-    for turn, step in enumerate(STEPS):
+    for turn, step in enumerate(steps):
         more = [Scene(number) for number in range(10 * turn, 10 * turn + 10)]
         point = points[step, "hold"]
         with point.armed(), pipeline.running(failpoints=point.declaration) as run:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from frazil_blobs import BlobDataset, export_webdataset, search, write_gallery
+from frazil_blobs.index_upkeep import kept_indexes
 from packages.blobs.tests.acceptance.scene_tables import SceneTable, rows_of
 from packages.blobs.tests.acceptance.scenes import Scene
 from tests.acceptance.operator import Operator
@@ -42,8 +43,8 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
     assert nearest.column("version").to_pylist() == [1]
     assert search(table.opened(), LEFT[3].vector, 1).column("id").to_pylist() == [3]
 
-    page, both = tmp_path / "page.html", (yesterday.snapshot_id, None)
-    write_gallery(table.opened(), LEFT[3].vector, page, k=1, snapshots=both)
+    page, both = tmp_path / "page.html", {"yesterday": yesterday.snapshot_id, "today": None}
+    write_gallery(table.opened(), {"<b>": LEFT[3].vector}, page, k=1, snapshots=both)
     older = search(table.opened(), LEFT[3].vector, 1, as_of=yesterday.snapshot_id).column("id")[0].as_py()
     shown = re.findall(r"data:image/png;base64,([^\"]+)", page.read_text())
     assert [base64.b64decode(picture) for picture in shown] == [FIRST[older].picture, LEFT[3].picture]
@@ -71,3 +72,9 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
     assert table.size_bytes() - table.live_bytes() <= 0.05 * table.size_bytes()
     assert table.samples() == rows_of(LEFT)
     table.verify("--all")
+
+    # Maintenance has made an index, which is used for the snapshot that it is of and for others.
+    assert kept_indexes(table.opened(), "embedding") is not None
+    for as_of in (snapshot.snapshot_id for snapshot in table.opened().snapshots()):
+        exact = search(table.opened(), LEFT[3].vector, 5, as_of=as_of, indexes=tmp_path)
+        assert search(table.opened(), LEFT[3].vector, 5, as_of=as_of)["id"] == exact["id"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tasks.task_job import Job
@@ -26,7 +28,7 @@ from frazil_blobs.incoming import may_ask
 from frazil_blobs.settings import BlobSettings
 from frazil_blobs.stage import BlobStage, reshape
 from frazil_blobs.values import checksum_of
-from tests.unit.ingest.targets import records_of, run, target_of
+from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 JPEG = b"\xff\xd8\xff\xe0" + b"j" * 30_000
@@ -270,3 +272,29 @@ def test_a_record_that_is_a_struct_of_an_object_cannot_name_a_place(tmp_path: Pa
     place = {"uri": "file:///etc/passwd", "offset": 0, "size": 9, "content_type": "image/png", "checksum": None}
     [bad] = read_rows(target, {"id": 1, "image": place}, {"id": 2, "image": {"inline": text(SMALL)}}).bad_records.first
     assert (bad.offset, bad.reason) == (0, "blobs: the record has an address in place of an object")
+
+
+def test_another_dimension_of_vectors_is_refused_until_it_is_the_old_one(tmp_path: Path) -> None:
+    def marks(dimension: int, known: dict[str, str]) -> Mapping[str, str]:
+        embeddings = {"vector": {"dimension": dimension, "distance": "l2"}}
+        target = table(tmp_path, {"image": "binary", "vector": "list<float>"}, ["image"], embeddings=embeddings)
+        return target.stages[0].new_marks(None, known, tuple)  # type: ignore[arg-type]
+
+    assert marks(3, {}) == {"embedding.vector": "3 l2", "blob-columns": "image"}
+    assert marks(3, {"embedding.vector": "3 cosine", "blob-columns": "image"}) == {"embedding.vector": "3 l2"}
+    with pytest.raises(SpecError, match=r"the vectors of `vector` have 4 values, and `blobs\.embeddings` has 3"):
+        marks(3, {"embedding.vector": "4 l2"})
+    assert marks(4, {"embedding.vector": "4 l2", "blob-columns": "clip"}) == {"blob-columns": "clip,image"}
+
+
+def test_a_pack_has_objects_of_one_partition_where_there_are_few(tmp_path: Path) -> None:
+    plain = table(tmp_path, {"day": "int", "image": "binary"}, ["image"], pack="1MiB")
+    day = plain.schema.find_field("day").field_id
+    spec = PartitionSpec(PartitionField(day, 1000, IdentityTransform(), "day"))
+    target = changed(plain, partition_spec=spec.model_dump_json())
+    rows = rows_of(read_rows(target, *({"day": n % 3, "image": text(PNG)} for n in range(12))))
+    of_days = {(row["day"], row["image"]["uri"]) for row in rows.to_pylist()}
+    assert (len(of_days), len({uri for _, uri in of_days}), len(packs_in(tmp_path))) == (3, 3, 3)
+    many = rows_of(read_rows(target, *({"day": n, "image": text(PNG)} for n in range(12))))
+    assert len({row["image"]["uri"] for row in many.to_pylist()}) == 1
+    assert read(many.column("image")).to_pylist() == [PNG] * 12

@@ -20,6 +20,7 @@ from pyiceberg.types import FloatType, ListType, LongType, NestedField
 
 from frazil.errors import SpecError
 from frazil_blobs import build_index, search
+from frazil_blobs.nearest import VectorIndex, build, nearest_of
 
 DIMENSION = 16
 
@@ -84,13 +85,42 @@ def test_an_index_answers_as_a_comparison_of_all_vectors_does(table: Table, tmp_
 
 def test_a_search_as_of_a_snapshot_has_rows_of_that_one_alone(table: Table, tmp_path: Path) -> None:
     first = table.snapshots()[0].snapshot_id
-    build_index(table, tmp_path / "indexes", as_of=first)
+    build_index(table, tmp_path / "indexes")
     wanted = vectors(2, 300)[7].tolist()
-    for indexes in (None, tmp_path / "indexes"):
+    for indexes in (None, tmp_path / "indexes"):  # The index has rows of the second snapshot too.
         nearest = search(table, wanted, 600, as_of=first, indexes=indexes, columns=["id"])
         assert sorted(ids(nearest)) == [*range(300)]
         assert nearest.column_names == ["id", "_distance"]
-    assert ids(search(table, wanted, 1, indexes=tmp_path / "indexes")) == [307]  # It has no index yet.
+
+
+def test_an_older_index_is_used_for_the_files_that_are_still_there(table: Table, tmp_path: Path) -> None:
+    build_index(table, tmp_path / "indexes", as_of=table.snapshots()[0].snapshot_id)
+    wanted = vectors(2, 300)[7].tolist()
+    newest = search(table, wanted, 600, indexes=tmp_path / "indexes")
+    exact = ids(search(table, wanted, 600))
+    assert (ids(newest)[:30], sorted(ids(newest))) == (exact[:30], sorted(exact))
+    table.delete("id = 307 or id = 3")
+    after = search(table, wanted, 600, indexes=tmp_path / "indexes")
+    assert ids(after)[:30] == [number for number in exact if number not in (3, 307)][:30]
+    assert sorted(ids(after)) == sorted({*exact} - {3, 307})
+
+
+def test_an_index_of_many_vectors_finds_nearly_all_of_the_nearest(tmp_path: Path) -> None:
+    chance = np.random.default_rng(5)
+    values = (chance.normal(size=(40, 96))[chance.integers(0, 40, 20_000)] + chance.normal(size=(20_000, 96))).astype(
+        np.float32
+    )
+    tuning = build(tmp_path, (values[begin : begin + 999] for begin in range(0, 20_000, 999)), "cosine")
+    assert (tuning.vectors, tuning.dimension) == (20_000, 96)
+    assert tuning.recall >= 0.95
+    index, hits = VectorIndex(tmp_path), 0
+    for query in values[::1000] + 0.2 * chance.normal(size=(20, 96)).astype(np.float32):
+        exact, _ = nearest_of(values, query, 10, "cosine", np.arange(20_000))
+        hits += np.intersect1d(exact, index.nearest(query, 10)[0]).size
+        numbers, _ = index.nearest(query, 10, lambda some: some % 2 == 0)  # As rows of another snapshot are left out.
+        assert (numbers % 2 == 0).all()
+        assert numbers.size == 10
+    assert hits >= 0.95 * 200
 
 
 def test_rows_that_were_deleted_are_not_found(table: Table) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.cdc.envelope import BAD_HEADER, OTHER_DATA, OTHER_FORMAT
@@ -49,14 +48,24 @@ none (`frazil.cdc.envelope`), or 0.
 def open_cloud_events(records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
     """Returns the columns `fields` of `frazil.cdc.envelope`, one CloudEvent per record. Bad records raise nothing."""
     values = records["value"]
-    parts = zip(values.to_pylist(), _are_json(values).tolist(), _headers(records["headers"]), strict=True)
+    parts = zip(
+        values.to_pylist(),
+        np.isin(open_any(values)[2], (scan.OK, scan.ESCAPED_KEY)).tolist(),
+        _headers(records["headers"]),
+        strict=True,
+    )
     return _opened([_cloud_event(*part) for part in parts], fields, reading, limit)
 
 
 def open_outbox(records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
     """Returns the columns `fields` of `frazil.cdc.envelope`, one outbox event per record. Bad records raise nothing."""
     values, keys = payloads_of(records["value"]), payloads_of(records["key"])
-    lists = values.to_pylist(), _are_json(values).tolist(), _headers(records["headers"]), keys.to_pylist()
+    lists = (
+        values.to_pylist(),
+        np.isin(open_any(values)[2], (scan.OK, scan.ESCAPED_KEY)).tolist(),
+        _headers(records["headers"]),
+        keys.to_pylist(),
+    )
     return _opened([_outbox_event(*part) for part in zip(*lists, strict=True)], fields, reading, limit)
 
 
@@ -70,11 +79,6 @@ def _opened(events: Sequence[_Event], fields: tuple[NestedField, ...], reading: 
     if "ce_extensions" in columns:
         columns["ce_extensions"] = _extensions_of(objects)
     return replace(decoded, columns=list(columns.values()))
-
-
-def _are_json(values: pa.BinaryArray) -> NDArray[np.bool_]:
-    _, _, error = open_any(values)
-    return np.isin(error, (scan.OK, scan.ESCAPED_KEY))
 
 
 def _headers(lists: pa.ListArray) -> list[dict[str, bytes]]:

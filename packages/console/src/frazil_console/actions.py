@@ -70,24 +70,8 @@ def _preview_replay(pipeline: RunningPipeline, name: str, chosen: Any) -> list[s
     return [f"dead letters that are decoded again: {count:,}; those that fail again remain"]
 
 
-def _pause(pipeline: RunningPipeline, _operations: Operations, name: str, _chosen: Any) -> None:
-    pipeline.pause(name)
-
-
-def _resume(pipeline: RunningPipeline, _operations: Operations, name: str, _chosen: Any) -> None:
-    pipeline.resume(name)
-
-
 def _reset(pipeline: RunningPipeline, _operations: Operations, name: str, _chosen: Any) -> None:
     pipeline.reset(name, dry_run=False)
-
-
-def _maintain(pipeline: RunningPipeline, operations: Operations, name: str, _chosen: Any) -> Operation:
-    return operations.begin(partial(pipeline.maintain, name, dry_run=False))
-
-
-def _replay(pipeline: RunningPipeline, operations: Operations, name: str, chosen: Any) -> Operation:
-    return operations.begin(partial(replay, pipeline, name, chosen.selection, dry_run=False))
 
 
 ACTIONS: Mapping[str, _Act] = {
@@ -96,9 +80,15 @@ ACTIONS: Mapping[str, _Act] = {
         "Pause",
         "No further batch begins until the table is resumed, or the process starts again.",
         _nothing,
-        _pause,
+        lambda pipeline, _, name, __: pipeline.pause(name),
     ),
-    "resume": _Act("resumeTable", "Resume", "The paused or stopped table continues.", _nothing, _resume),
+    "resume": _Act(
+        "resumeTable",
+        "Resume",
+        "The paused or stopped table continues.",
+        _nothing,
+        lambda pipeline, _, name, __: pipeline.resume(name),
+    ),
     "reset": _Act(
         "resetTable",
         "Reset",
@@ -111,14 +101,16 @@ ACTIONS: Mapping[str, _Act] = {
         "Maintain",
         "One round of table maintenance runs now. It changes no row.",
         _preview_maintenance,
-        _maintain,
+        lambda pipeline, operations, name, _: operations.begin(partial(pipeline.maintain, name, dry_run=False)),
     ),
     "replay": _Act(
         "replayDeadLetters",
         "Replay",
         "Dead letters are decoded again with the current schemas and settings; those that succeed become rows, each once.",
         _preview_replay,
-        _replay,
+        lambda pipeline, operations, name, chosen: operations.begin(
+            partial(replay, pipeline, name, chosen.selection, dry_run=False)
+        ),
         Selected,
     ),
 }

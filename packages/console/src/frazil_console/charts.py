@@ -52,7 +52,9 @@ def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[f
     """Returns a chart of values, the last of which is of the time `end_s`. It begins where the first value is known, a
     minute before its end at the latest: a young past fills its chart. text: how a value reads.
     """
-    values = _known_part(values, step_s)
+    known = np.flatnonzero(~np.isnan(values))
+    first = int(known[0]) if len(known) else 0
+    values = values[max(0, min(first, len(values) - _SHORTEST_S // step_s)) :]
     points = peaks(values, _POINTS)
     top = _top(points)
     x_step = _WIDTH / max(1, len(points) - 1)
@@ -71,12 +73,6 @@ def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[f
         text(top) if _is_known(points) else "–",
         tuple((at_s, "–" if np.isnan(value) else text(float(value))) for at_s, value in rows),
     )
-
-
-def _known_part(values: Values, step_s: int) -> Values:
-    known = np.flatnonzero(~np.isnan(values))
-    first = int(known[0]) if len(known) else 0
-    return values[max(0, min(first, len(values) - _SHORTEST_S // step_s)) :]
 
 
 def _values_axis(top: float, text: Callable[[float], str]) -> Iterator[Markup]:

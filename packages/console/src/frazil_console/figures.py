@@ -109,10 +109,11 @@ def last_hour_of(samples: Samples, spark: Markup | None = None) -> LastHour:
     """Returns what the list shows of the samples of a table's last hour, which change every ten seconds. spark: a chart of
     them that is recent enough; drawn where it is None.
     """
-    fresh = samples[1]
+    fresh, rates = samples[1], samples[2, -_RATE_SAMPLES:]
+    known_rates = rates[~np.isnan(rates)]
     return LastHour(
         worst_freshness_s=None if np.isnan(fresh).all() else float(np.nanmax(fresh)),
-        rate=_average(samples[2, -_RATE_SAMPLES:]),
+        rate=float(known_rates.mean()) if known_rates.size else None,
         spark=sparkline(fresh, 1.0) if spark is None else spark,
     )
 
@@ -120,11 +121,6 @@ def last_hour_of(samples: Samples, spark: Markup | None = None) -> LastHour:
 def figures_of(table: TableStatus, hour: LastHour, now_ms: int) -> Figures:
     """Returns the figures of one table."""
     return Figures(table, table.lag_s(now_ms), table.freshness_s(now_ms), hour)
-
-
-def _average(values: Samples) -> float | None:
-    present = values[~np.isnan(values)]
-    return float(present.mean()) if present.size else None
 
 
 # ---- cells
@@ -230,7 +226,7 @@ COLUMNS = (
     Column("name", "Table", lambda figures: figures.table.name),
     # Not by the lag of tables that are well: it is another at each moment, and they would change places.
     Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0) if figures.rank <= _LATE else 0)),
-    Column("complete", "Complete until (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
+    Column("complete", "Complete to (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
     Column("lag", "Lag", _largest_first(lambda figures: figures.table.lag.lag_records), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),

@@ -132,10 +132,7 @@ class Streams:
         """Ends all streams, for a server that stops; any thread may call it."""
         self._is_ended = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        self._changed.set()
+            self._loop.call_soon_threadsafe(self._changed.set)
 
     async def follow(self, after: int) -> AsyncIterator[str]:
         """Yields an event for each change since the version `after`, and a comment where there is none for a while. Of a

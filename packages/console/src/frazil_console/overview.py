@@ -45,11 +45,13 @@ def overview_of(every: Sequence[Figures], is_starting: bool) -> Overview:
         for figures in every
         if figures.table.progress.last_commit_ms is not None
     ]
+    rates = [figures.rate for figures in every if figures.rate is not None]
+    lags = [figures.table.lag.lag_records for figures in every if figures.table.lag.lag_records is not None]
     return Overview(
         answer=_answer(len(every), len(needy), len(stopped), is_starting),
         is_well=not needy and not is_starting,
-        rate=_sum(figures.rate for figures in every),
-        lag_records=_count(figures.table.lag.lag_records for figures in every),
+        rate=sum(rates) if rates else None,
+        lag_records=sum(lags) if lags else None,
         latest=max(late, key=lambda pair: pair[1], default=None),
         newest_commit=max(commits, key=lambda pair: pair[1], default=None),
         dead_letters=sum(figures.dead_letters for figures in every),
@@ -72,13 +74,3 @@ def _answer(total: int, needy: int, stopped: int, is_starting: bool) -> str:
     verb = "needs" if needy == 1 else "need"
     rest = f", {stopped} stopped" if stopped else ""
     return f"{needy:,} of {plural(total, 'table')} {verb} attention{rest}."
-
-
-def _sum(numbers: Iterable[float | None]) -> float | None:
-    present = [number for number in numbers if number is not None]
-    return sum(present) if present else None
-
-
-def _count(numbers: Iterable[int | None]) -> int | None:
-    present = [number for number in numbers if number is not None]
-    return sum(present) if present else None

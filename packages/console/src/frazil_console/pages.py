@@ -139,6 +139,7 @@ class Console:
         commits = table_page.commits_of(metadata, pipeline.spec.pipeline) if metadata is not None else []
         schemas = table_page.schema_changes(metadata, commits) if metadata is not None else []
         ends, ends_failure = self._ends(name) if tab == "partitions" else ({}, None)
+        partitions = table_page.partitions_of(table, ends)
         stopped = report.condition.problem if report and report.condition.state in ("stopped", "backing off") else None
         return page(
             request,
@@ -163,7 +164,8 @@ class Console:
             sizes=table_page.file_sizes(metadata.files) if metadata is not None else [],
             schema=table_page.current_columns(metadata) if metadata is not None else [],
             schemas=schemas,
-            partitions=table_page.partitions_of(table, ends),
+            partitions=table_page.with_bars(partitions),
+            lags=[partition.lag for partition in partitions if partition.lag is not None],
             ends_failure=ends_failure,
             tab=tab if tab in TABS else "now",
             tabs=TABS,
@@ -206,7 +208,11 @@ class Console:
     def _charts(self, name: str, seconds: int) -> list[Chart]:
         step_s, samples = self._history.read(name, seconds)
         now_s = self._pipeline.clock.now_ms() // 1000
-        named = (("Throughput", 2, figures.rate_text), ("Freshness", 1, reports.duration), ("Lag", 0, _records))
+        named = (
+            ("Throughput", 2, figures.rate_text),
+            ("Freshness", 1, reports.duration),
+            ("Lag", 0, lambda number: plural(round(number), "record")),
+        )
         return [chart(title, samples[row], now_s, step_s, text) for title, row, text in named]
 
     def dead_letters(self, request: Request) -> Response:
@@ -241,7 +247,9 @@ class Console:
 
     def login(self, request: Request) -> Response:
         """The page that asks for a token, in place of one that needs it."""
-        return page(request, "login.html", 401, next=_own_path(_address_of(request)), is_refused=False)
+        path, query = quote(request.scope["path"], safe="/"), request.scope["query_string"].decode("latin-1")
+        address = f"{path}?{query}" if query else path
+        return page(request, "login.html", 401, next=_own_path(address), is_refused=False)
 
     async def log_in(self, request: Request) -> Response:
         """Takes a token and answers with the cookie; without one, asks for it."""
@@ -293,16 +301,6 @@ def _evidence_of(dead_letter: Mapping[str, Any]) -> dict[str, str]:
     return {"place": place, "error": error, "value": shown, "page": page_of_class}
 
 
-def _address_of(request: Request) -> str:
-    """Returns the path of a request with its query, as a link has it."""
-    path, query = quote(request.scope["path"], safe="/"), request.scope["query_string"].decode("latin-1")
-    return f"{path}?{query}" if query else path
-
-
 def _own_path(path: str) -> str:
     """Returns a path of this service; `//host/…` would lead to another one."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path != LOGIN else "/"
-
-
-def _records(number: float) -> str:
-    return plural(round(number), "record")

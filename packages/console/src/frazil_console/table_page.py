@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup
 from pydantic import BaseModel
 
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
@@ -158,11 +159,21 @@ class SchemaColumn:
 
 
 @dataclass(frozen=True)
+class FieldChange:
+    """One difference between a schema and the one before it."""
+
+    #: `created`, `added`, `changed` or `removed`.
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
 class SchemaChange:
     """One schema of a table, by what it changed."""
 
     id: int
-    changes: tuple[str, ...]
+    #: Added fields first, then changed ones, then removed ones.
+    changes: tuple[FieldChange, ...]
     #: The first commit with it that is still kept; None where there is none.
     commit: CommitRow | None
 
@@ -181,7 +192,7 @@ def schema_changes(metadata: TableMetadata, commits: list[CommitRow]) -> list[Sc
     before: dict[int, SchemaColumn] | None = None
     for schema in metadata.shape.schemas:
         number, fields = int(schema["schema-id"]), _fields(schema)
-        changes = ("created",) if before is None else tuple(_changes(before, fields))
+        changes = (FieldChange("created", "created"),) if before is None else tuple(_changes(before, fields))
         changes_of_schemas.append(SchemaChange(number, changes, first.get(number)))
         before = fields
     return changes_of_schemas[::-1]
@@ -216,20 +227,23 @@ def _type_text(kind: Any) -> str:
     return "struct"
 
 
-def _changes(before: Mapping[int, SchemaColumn], after: Mapping[int, SchemaColumn]) -> Iterator[str]:
+def _changes(before: Mapping[int, SchemaColumn], after: Mapping[int, SchemaColumn]) -> Iterator[FieldChange]:
     for number, column in after.items():
-        old = before.get(number)
-        if old is None:
-            yield f"added {column.path} ({column.type})"
-            continue
+        if number not in before:
+            yield FieldChange("added", f"{column.path}: {_kind(column)}")
+    for number, column in after.items():
+        old = before.get(number, column)
         if old.path != column.path:
-            yield f"renamed {old.path} to {column.path}"
-        if old.type != column.type:
-            yield f"{column.path}: {old.type} became {column.type}"
-        if old.is_required != column.is_required:
-            yield f"{column.path}: {'required' if column.is_required else 'optional'}"
-    for number in before.keys() - after.keys():
-        yield f"dropped {before[number].path}"
+            yield FieldChange("changed", f"{old.path} is now {column.path}")
+        if _kind(old) != _kind(column):
+            yield FieldChange("changed", f"{column.path}: {_kind(old)} → {_kind(column)}")
+    for number, column in before.items():
+        if number not in after:
+            yield FieldChange("removed", f"{column.path}: {_kind(column)}")
+
+
+def _kind(column: SchemaColumn) -> str:
+    return f"{column.type}, required" if column.is_required else column.type
 
 
 # ---- the way of a record
@@ -295,6 +309,12 @@ def partitions_of(table: Table, ends: Mapping[Partition, int]) -> list[Partition
     committed, times = by_partition(progress.offsets), by_partition(progress.watermark.partitions)
     every = sorted({*committed, *table.offsets.partitions()})
     return [PartitionRow(*place, committed.get(place), ends.get(place), times.get(place)) for place in every]
+
+
+def with_bars(partitions: Sequence[PartitionRow]) -> list[tuple[PartitionRow, Markup]]:
+    """Returns each partition with a bar for its lag, the largest one in full."""
+    drawn = bars([partition.lag or 0 for partition in partitions], [""] * len(partitions))
+    return [(partition, bar) for partition, (_, _, bar) in zip(partitions, drawn, strict=True)]
 
 
 # ---- settings

@@ -101,7 +101,8 @@ def test_commits_files_schemas_and_their_causes_are_shown(many: ManyTables) -> N
     tabs = ("commits", "files", "schema")
     pages = [page_of(client_of(many), f"/tables/shop.orders_000?tab={tab}").text for tab in tabs]
     text = " ".join(" ".join(pages).split())
-    assert "added customer (struct); added customer.name (string)" in text
+    added = '<li class="added"><span class="visually-hidden">added </span>'
+    assert f"{added}customer: struct</li>{added}customer.name: string</li>" in text
     assert "orders_000-2: 302 to 402 registry schema 9" in text.replace("202 to 402", "302 to 402")
     assert re.search(r"<td>maintenance</td><td>replace</td>", text)
     assert '<th scope="row">128 MiB to 512 MiB</th><td class="n">3</td>' in text

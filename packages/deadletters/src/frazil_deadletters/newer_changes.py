@@ -50,6 +50,11 @@ REASONS = {
         "a newer change of the row is a dead letter itself: replay them together, or drop both if it is a truncate",
     ),
 }
+REASONS_OF_WAITING = {
+    UNKNOWN: REASONS[UNKNOWN],
+    WAITING: (ErrorClass.LOOKUP_WAITING, REASONS[WAITING][1]),
+}
+"""The same of records that wait for a row of a reference table: one with a newer change has been replaced by it."""
 
 
 class DeadLetters:

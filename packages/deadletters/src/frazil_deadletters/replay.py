@@ -46,6 +46,7 @@ from frazil.dead_letters.pending import (
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.tables.queries import Queries, QueryTables
@@ -85,6 +86,8 @@ class _Written:
     replayed: int
     #: The number of selected dead letters.
     selected: int
+    #: Whether one of them has become another one than a record that waits for a row of a reference table.
+    has_effect: bool
 
 
 class Replayer:
@@ -121,14 +124,20 @@ class Replayer:
             settle_replays(self._catalog, dead_letters)
         raise _in_the_way(table)
 
-    def replay(self, table: Table, selection: Selection) -> ReplayResult:
+    def replay(self, table: Table, selection: Selection, is_of_waiting: bool = False) -> ReplayResult:
         """Replays the selected dead letters: those whose records fit now become rows; the others remain, with the
-        current reason. May be called again after any exception or crash.
+        current reason. May be called again after any exception or crash. is_of_waiting: whether they are records that wait
+        for a row of a reference table: nothing is committed where all of them still do, and those that a newer change has
+        replaced meanwhile are removed.
 
         Raises: SpecError where the table does not exist, or cannot have the columns that the dead letters need;
         otherwise as `settled`.
         """
-        return self._tried(table, lambda dead_letters: self._replay(table, dead_letters, selection)) or ReplayResult()
+
+        def act(dead_letters: TableState) -> ReplayResult:
+            return self._replay(table, dead_letters, selection, is_of_waiting)
+
+        return self._tried(table, act) or ReplayResult()
 
     def drop(self, table: Table, selection: Selection) -> int:
         """Deletes the selected dead letters for good; returns their number.
@@ -153,7 +162,9 @@ class Replayer:
                 return act(dead_letters)
         raise _in_the_way(table)
 
-    def _replay(self, table: Table, dead_letters: TableState, selection: Selection) -> ReplayResult:
+    def _replay(
+        self, table: Table, dead_letters: TableState, selection: Selection, is_of_waiting: bool
+    ) -> ReplayResult:
         if table.state is None:
             raise SpecError(
                 "the table of the dead letters does not exist",
@@ -169,9 +180,12 @@ class Replayer:
             table.state = self._queries.load(table)
         if table.spec.changes.mode == "upsert":
             services = (self._catalog, self._queries, self._schemas, self._topic_readers)
-            return UpsertReplay(*services, table, selection, dead_letters, tuple(files), since).run()
+            return UpsertReplay(*services, table, selection, dead_letters, tuple(files), since, is_of_waiting).run()
         written = self._write(table, dead_letters, files, selection)
-        self._commit(table, dead_letters, written)
+        if is_of_waiting and not written.has_effect:
+            self._catalog.delete_files(dead_letters.name, [file.path for file in written.dead_letters])
+        else:
+            self._commit(table, dead_letters, written)
         return ReplayResult(written.replayed, written.selected - written.replayed)
 
     # ---- writing
@@ -248,6 +262,7 @@ class _Attempt:
         self._queries = queries
         self._replayed = 0
         self._selected = 0
+        self._has_effect = False
 
     def take(self, rows: pa.Table) -> None:
         """Reads the dead letters of one file with selected ones."""
@@ -265,7 +280,7 @@ class _Attempt:
     def finish(self, removed: Sequence[str]) -> _Written:
         """Closes the files and returns them."""
         rows, dead_letters = tuple(self.writer.finish()), tuple(self.dead_letter_writer.finish())
-        return _Written(rows, dead_letters, tuple(removed), self._replayed, self._selected)
+        return _Written(rows, dead_letters, tuple(removed), self._replayed, self._selected, self._has_effect)
 
     def abandon(self) -> None:
         """Deletes the files."""
@@ -282,11 +297,13 @@ class _Attempt:
         fitting = shape_rows(self.target, kept, pick(records, kept.records))
         self._selected += batch.num_rows
         self._replayed += batch.num_rows - decoded.mismatch_count
+        self._has_effect |= batch.num_rows > decoded.mismatch_count
         write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:
             reasons = first_mismatches(decoded)
             mismatches = [reasons.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
+            self._has_effect |= any(mismatch.kind != ErrorClass.LOOKUP_WAITING for mismatch in mismatches)
             self.dead_letter_writer.write(with_new_reason(staying, mismatches))
 
 

@@ -49,7 +49,7 @@ from frazil.upsert.records.read_changes import refuse
 from frazil.upsert.task_changes import collect_changes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
-from frazil_deadletters.newer_changes import APPLY, REASONS, ChangeOrder, DeadLetters, find
+from frazil_deadletters.newer_changes import APPLY, REASONS, REASONS_OF_WAITING, ChangeOrder, DeadLetters, find
 from frazil_deadletters.requirements import Needs, endless_changes, fetch_schemas, meet, split_crashing
 
 _TRIES = 20
@@ -85,6 +85,8 @@ class UpsertReplay:
     files: tuple[LiveFile, ...]
     #: The newest snapshot of the upsert table before that; None without one.
     since: int | None
+    #: As of Replayer.replay.
+    is_of_waiting: bool = False
 
     def run(self) -> ReplayResult:
         """Replays the dead letters where they still apply.
@@ -182,20 +184,30 @@ class UpsertReplay:
                 with stored.abandoning(writer):
                     progress = self._prepare(attempt, draft, report, order)
                     hit("replay.written")
-                    if attempt.has_effect:
+                    is_replay = not self.is_of_waiting or self._has_ended(draft, attempt)
+                    if is_replay and attempt.has_effect:
                         removal = self._announce(attempt.added)
             except (FrazilError, ValuesMissing):
                 self._give_up(attempt)
                 raise
             if removal is None:
                 writer.abandon()
-                self.catalog.delete_files(self.table.name, attempt.prepared.paths)
-                replace_files(self.catalog, self.dead_letters, new_id(), paths, attempt.added)
+                if is_replay:
+                    self.catalog.delete_files(self.table.name, attempt.prepared.paths)
+                    replace_files(self.catalog, self.dead_letters, new_id(), paths, attempt.added)
+                else:
+                    self._give_up(attempt)
             if removal is None or self._commit(writer, progress, attempt, removal):
                 return ReplayResult(len(draft.stamps.keys() - attempt.mismatches.keys()), len(attempt.mismatches))
         writer.abandon()
         message = "other writers change the table faster than rows can be looked up in it"
         raise ConflictError(message, where=self.table.name)
+
+    @staticmethod
+    def _has_ended(draft: DeadLetters, attempt: _Attempt) -> bool:
+        """Returns whether one of the records waits no longer."""
+        is_any_gone = bool(draft.stamps.keys() - attempt.mismatches.keys())
+        return is_any_gone or any(bad.kind != ErrorClass.LOOKUP_WAITING for bad in attempt.mismatches.values())
 
     def _prepare(self, attempt: _Attempt, draft: DeadLetters, report: TaskReport, order: ChangeOrder) -> Progress:
         """Writes the deletes of rows that are replaced, and the dead letters that remain; returns the table's progress.
@@ -215,7 +227,10 @@ class UpsertReplay:
             is_live = np.isin(np.arange(len(keys)), live_rows.keys())
             attempt.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | is_live)).any())
             judged = zip(draft.places_of(every), verdicts[find(keys, every)].tolist(), strict=True)
-            attempt.mismatches |= {place: Mismatch(0, "", *REASONS[verdict]) for place, verdict in judged if verdict}
+            reasons = REASONS if not self.is_of_waiting else REASONS_OF_WAITING
+            attempt.mismatches |= {
+                place: Mismatch(0, "", *reasons[verdict]) for place, verdict in judged if verdict in reasons
+            }
             return np.asarray(verdicts != APPLY, np.bool_)
 
         if report.changes.touched:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TOP_PAGES = "SELECT page, count(*) AS views FROM shop.page_views GROUP BY page ORDER BY views DESC LIMIT 5"
+VIEWS_PER_MINUTE = "shop.views_per_minute"
+"""The table of minutes, whose rows change as page views arrive."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,15 @@ class Lake:
         pages = _open(metadata).scan(selected_fields=("page",)).to_arrow()
         views = pages.group_by("page").aggregate([("page", "count")]).sort_by([("page_count", "descending")])
         return [(row["page"], row["page_count"]) for row in views.slice(0, 5).to_pylist()]
+
+    def newest_minute(self, metadata: str) -> tuple[datetime, int] | None:
+        """Returns the newest minute of VIEWS_PER_MINUTE and its page views; None of an empty table.
+
+        Raises: OSError where the pipeline has replaced the files meanwhile.
+        """
+        minutes = _open(metadata).scan(selected_fields=("minute", "views")).to_arrow().to_pylist()
+        newest = max(minutes, key=lambda row: row["minute"], default=None)
+        return None if newest is None else (newest["minute"], newest["views"])
 
     def _compare(self, kind: Kind, sent: Sent, metadata: str) -> Arrival:
         if not metadata:

@@ -17,7 +17,7 @@ from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.tether import spawn_tethered
-from frazil_demo.lake import Lake
+from frazil_demo.lake import VIEWS_PER_MINUTE, Lake
 from frazil_demo.producers import KINDS, Course, Producers
 
 PIPELINE = "demo"
@@ -29,6 +29,13 @@ _PIPELINE_FILE = """\
 pipeline: {pipeline}
 kafka: {{bootstrap.servers: "{servers}"}}
 tables:
+"""
+_PER_MINUTE = f"""\
+  {VIEWS_PER_MINUTE}:
+    topic: page_views
+    select: >
+      select window.start as minute, count(*) as views, avg(duration_ms) as mean_ms
+      from records group by window(at, '1 minute')
 """
 
 
@@ -130,7 +137,7 @@ class Session:
 def pipeline_file(servers: str) -> str:
     """Returns the demo's pipeline file, which has no more settings than any other needs."""
     tables = "".join(f"  {kind.table}: {{topic: {kind.topic}}}\n" for kind in KINDS)
-    return _PIPELINE_FILE.format(pipeline=PIPELINE, servers=servers) + tables
+    return _PIPELINE_FILE.format(pipeline=PIPELINE, servers=servers) + tables + _PER_MINUTE
 
 
 def claim(directory: Path) -> TextIO:

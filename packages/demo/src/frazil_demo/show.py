@@ -14,7 +14,9 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ops.reports import NOTHING, ago, count, duration, size
 from frazil.ops.table_status import TableStatus
-from frazil_demo.lake import TOP_PAGES, Arrival, Lake
+from frazil_demo.lake import TOP_PAGES, VIEWS_PER_MINUTE, Arrival, Lake
 from frazil_demo.producers import KINDS, Kind
 from frazil_demo.session import Session
 
@@ -40,6 +42,7 @@ _FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 _RATE_OVER_S = 6.0
 _KEPT_EVENTS = 8
 _REDRAW_S = 0.25
+_READ_MINUTE_S = 1.0
 _WRITE_EVERY_S = 5.0
 _PATIENCE_S = 180.0
 _BODY = """\
@@ -92,6 +95,8 @@ class Frame:
     rows: tuple[Row, ...]
     #: Events of the demo, with the seconds since its start.
     happened: tuple[tuple[float, str], ...]
+    #: The newest minute of the table of minutes, and its page views; None before there is one.
+    minute: tuple[datetime, int] | None = None
 
 
 class Watcher:
@@ -106,6 +111,8 @@ class Watcher:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._metadata: dict[str, str] = {}
         self._is_late = False
+        self._minute: tuple[datetime, int] | None = None
+        self._minute_read_s = float("-inf")
 
     def happen(self, words: str) -> None:
         """Adds an event of the demo."""
@@ -128,7 +135,16 @@ class Watcher:
             command=command_from(self._session.directory),
             rows=tuple(self._row(kind, state.tables.get(kind.table)) for kind in sorted(KINDS, key=lambda k: k.table)),
             happened=tuple(self._happened),
+            minute=self._newest_minute(now_s),
         )
+
+    def _newest_minute(self, now_s: float) -> tuple[datetime, int] | None:
+        metadata = self._metadata.get(VIEWS_PER_MINUTE)
+        if metadata is not None and now_s >= self._minute_read_s + _READ_MINUTE_S:
+            self._minute_read_s = now_s
+            with suppress(OSError):  # The pipeline has replaced the files meanwhile.
+                self._minute = self._session.lake.newest_minute(metadata) or self._minute
+        return self._minute
 
     def _row(self, kind: Kind, table: TableStatus | None) -> Row:
         sent, size = self._session.producers.ledger[kind.topic].records, _size(table)
@@ -188,7 +204,7 @@ def draw(frame: Frame) -> RenderableType:
     """Returns the live view."""
     happened = [Text(), *_happened(frame)] if frame.happened else []
     foot = [Text(), *_foot(frame)] if frame.phase != DONE else []
-    return Group(_head(frame), Text(), _tables(frame), *happened, *foot)
+    return Group(_head(frame), Text(), _tables(frame), *_minute(frame), *happened, *foot)
 
 
 def line(frame: Frame) -> str:
@@ -229,6 +245,20 @@ def _tables(frame: Frame) -> Table:
     for row in frame.rows:
         table.add_row(*_cells(row, frame.now_ms))
     return table
+
+
+def _minute(frame: Frame) -> list[Text]:
+    """Returns the line of the newest minute; none before there is one."""
+    if frame.minute is None:
+        return []
+    begin, views = frame.minute
+    parts: list[tuple[str, str] | str] = [
+        (VIEWS_PER_MINUTE, "bold"),
+        f"  {begin:%H:%M} UTC  ",
+        (count(views), "green"),
+        " page views so far",
+    ]
+    return [Text(), Text.assemble(*parts, no_wrap=True, overflow="ellipsis")]
 
 
 def _cells(row: Row, now_ms: int) -> tuple[Text | str, ...]:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from frazil.cli.output import Output, OutputFormat
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from frazil_demo.command import command
-from frazil_demo.lake import Arrival, Lake
+from frazil_demo.lake import VIEWS_PER_MINUTE, Arrival, Lake
 from frazil_demo.producers import KINDS, Course, Event, Kind, Sent, counts
 from frazil_demo.session import Session, claim, pipeline_file
 from frazil_demo.show import DONE, Frame, Row, command_from, draw, line, save_picture, summarise
@@ -33,6 +34,7 @@ FRAME = Frame(
     command="frazil",
     rows=(ROW, replace(ROW, table="shop.orders", state="starting", freshness_ms=None, last_commit_ms=None)),
     happened=((0.0, "shop.orders: made with order_id, at"), (75.0, "shop.orders: new column coupon")),
+    minute=(datetime(2026, 1, 1, 12, 34, tzinfo=UTC), 18_204),
 )
 ARRIVAL = Arrival(
     "shop.page_views", Sent(10, 55, 4), 10, 0, 0, 55, 4, ("view_id", "page"), "file:/lake/7.metadata.json"
@@ -66,7 +68,8 @@ def test_the_pipeline_file_is_one_that_frazil_reads(tmp_path: Path) -> None:
     file.write_text(pipeline_file("127.0.0.1:4123"))
     spec = load_spec(file)
     assert (spec.pipeline, spec.kafka["bootstrap.servers"]) == ("demo", "127.0.0.1:4123")
-    assert [(t.name, t.source.topics[0].literal) for t in spec.tables] == [(kind.table, kind.topic) for kind in KINDS]
+    tables = [(kind.table, kind.topic) for kind in KINDS]
+    assert [(t.name, t.source.topics[0].literal) for t in spec.tables] == [*tables, (VIEWS_PER_MINUTE, "page_views")]
 
 
 def test_a_demo_empties_only_the_folder_of_a_demo(tmp_path: Path) -> None:
@@ -124,6 +127,7 @@ def test_the_view_fits_eighty_columns_whole() -> None:
     for words in ("1:23", "127.0.0.1:41234", "iot.sensor_readings", "1,249,400", "1,200", "0.6 s", "13 MiB", "1 s ago"):
         assert words in text
     assert "1:15  shop.orders: new column coupon" in text
+    assert "shop.views_per_minute  12:34 UTC  18,204 page views so far" in text
     assert "Ctrl-C ends it." in text
     assert "Ctrl-C" not in drawn(replace(FRAME, phase=DONE), 80)
 

@@ -286,7 +286,7 @@ class Elected:
             cause = "released"
         elif self._guest.standing == "gone":
             cause = "lost"
-        elif self._guest.standing == "silent" and not self._is_damped(claim, now_s):
+        elif self._guest.standing == "silent" and (claim.cause != "forced" or now_s - self._seen_s >= _DAMPED_S):
             cause = "forced"
         elif self._guest.standing != "linked" and self._guest.failures and now_s >= self._ask_presence_s:
             self._ask_presence_s = now_s + _PRESENCE_S
@@ -313,9 +313,6 @@ class Elected:
             self._refusal = SpecError(message, remedy=remedy, where="pipeline")
             self._wake()
         return None
-
-    def _is_damped(self, claim: Claim, now_s: float) -> bool:
-        return claim.cause == "forced" and now_s - self._seen_s < _DAMPED_S
 
     def _leaves_it_to_others(self, claim: Claim, now_s: float) -> bool:
         warm = [

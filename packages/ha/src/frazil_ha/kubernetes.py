@@ -84,19 +84,16 @@ class LeaseElector:
 
     def _read(self) -> Claim | None:
         try:
-            return self._read_lease()
+            answer = self._ask("GET", f"{self._leases}/{self._lease}")
+            self._document = {} if answer.status_code == 404 else answer.json()
+            renewed = self._document.get("spec", {}).get("renewTime")
+            if renewed != self._renewed[0]:
+                self._renewed = renewed, self._clock.monotonic_s()
+            text = self._document.get("metadata", {}).get("annotations", {}).get(_CLAIM)
+            return read_claim(text, int(self._document["spec"].get("leaseTransitions", 0))) if text else None
         except ValueError:
             message, remedy = "the lease has no claim that can be read", "delete the lease; a leader claims again"
             raise UnavailableError(message, remedy=remedy, where=f"lease {self._lease}") from None
-
-    def _read_lease(self) -> Claim | None:
-        answer = self._ask("GET", f"{self._leases}/{self._lease}")
-        self._document = {} if answer.status_code == 404 else answer.json()
-        renewed = self._document.get("spec", {}).get("renewTime")
-        if renewed != self._renewed[0]:
-            self._renewed = renewed, self._clock.monotonic_s()
-        text = self._document.get("metadata", {}).get("annotations", {}).get(_CLAIM)
-        return read_claim(text, int(self._document["spec"].get("leaseTransitions", 0))) if text else None
 
     def claim(self, mine: Claim, after: Claim | None) -> bool:
         if self._read() != after:

@@ -95,7 +95,7 @@ class Division:
                 self._give(table, owner)
             elif table not in self._taken:
                 self._taken[table] = self.version + 1
-            elif self._has_let_go(members[former], table):
+            elif members[former].seen >= self._taken[table] and table not in members[former].tables:
                 self._give(table, owner)
         owners = {table: self._given[table] for table in wanted if self._is_free(table, members)}
         if owners == self.owners:
@@ -107,9 +107,6 @@ class Division:
     def _give(self, table: str, owner: str) -> None:
         self._given[table] = owner
         self._taken.pop(table, None)
-
-    def _has_let_go(self, former: Holding, table: str) -> bool:
-        return former.seen >= self._taken[table] and table not in former.tables
 
     def _is_free(self, table: str, members: Mapping[str, Holding]) -> bool:
         """A process may still hold what an earlier leader gave it."""

@@ -114,26 +114,9 @@ def _pipeline(call: Call) -> Any:
     return pipeline_document(call.pipeline.report())
 
 
-def _tables(call: Call) -> Any:
-    return tables_document(call.pipeline.report())
-
-
 def _table(call: Call) -> Any:
     name = call.path["table"]
     return tables_document(call.pipeline.report(name))[name]
-
-
-def _plan(call: Call) -> Any:
-    return call.pipeline.plan()
-
-
-def _dead_letters(call: Call) -> Any:
-    return dead_letters(call.pipeline, call.path["table"])
-
-
-def _records(call: Call) -> Any:
-    chosen = call.parameters
-    return dead_letter_records(call.pipeline, call.path["table"], chosen.selection, chosen.limit)
 
 
 def _pause(call: Call) -> Any:
@@ -173,10 +156,6 @@ def _replay(call: Call) -> Any:
     return call.operations.begin(lambda: replay(pipeline, name, selection, dry_run=False))
 
 
-def _operation(call: Call) -> Any:
-    return call.operations.get(call.path["operation"]).model_dump()
-
-
 _TABLE = schema_of(*SHOWN.values())
 _AT_TABLE = "/api/v1/tables/{table}"
 _LIST: Schema = {"type": "array", "items": OBJECT}
@@ -195,24 +174,28 @@ ENDPOINTS = (
         "/api/v1/tables",
         "listTables",
         "Every table by name, as `frazil status --output json` prints it.",
-        _tables,
+        lambda call: tables_document(call.pipeline.report()),
         {"type": "object", "additionalProperties": _TABLE},
     ),
     Endpoint("GET", _AT_TABLE, "getTable", "One table, as in the list.", _table, _TABLE),
-    Endpoint("GET", "/api/v1/plan", "getPlan", "What `frazil plan --output json` prints.", _plan),
+    Endpoint(
+        "GET", "/api/v1/plan", "getPlan", "What `frazil plan --output json` prints.", lambda call: call.pipeline.plan()
+    ),
     Endpoint(
         "GET",
         f"{_AT_TABLE}/dead-letters",
         "listDeadLetters",
         "The dead letters of a table by error class, as `frazil dead-letters list` prints them.",
-        _dead_letters,
+        lambda call: dead_letters(call.pipeline, call.path["table"]),
     ),
     Endpoint(
         "GET",
         f"{_AT_TABLE}/dead-letters/records",
         "showDeadLetters",
         "Dead letters with their records, as `frazil dead-letters show` prints them.",
-        _records,
+        lambda call: dead_letter_records(
+            call.pipeline, call.path["table"], call.parameters.selection, call.parameters.limit
+        ),
         _LIST,
         Shown,
         is_private=True,
@@ -257,7 +240,7 @@ ENDPOINTS = (
         "/api/v1/operations/{operation}",
         "getOperation",
         "Work that was answered with 202.",
-        _operation,
+        lambda call: call.operations.get(call.path["operation"]).model_dump(),
         Operation.model_json_schema(ref_template="#/components/schemas/{model}"),
     ),
 )

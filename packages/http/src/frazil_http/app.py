@@ -29,8 +29,10 @@ OpenPages = Callable[[RunningPipeline, Operations, HttpSpec], Sequence[Pages]]
 def make_app(pipeline: RunningPipeline, http: HttpSpec, open_pages: OpenPages = open_pages) -> Guard:
     """Returns the application. open_pages: by default those of installed packages; the first ones answer a browser."""
     plain: dict[str, Callable[[Request], Response]] = {
-        "/healthz": lambda _: _healthz(pipeline),
-        "/readyz": lambda _: _readyz(pipeline),
+        # 503 while the loop is silent: the process should be started again.
+        "/healthz": lambda _: _answer_health(pipeline.is_alive),
+        # While no table can be committed: the process starts, or a service that all tables need is missing.
+        "/readyz": lambda _: _answer_health(pipeline.is_ready),
         "/metrics": lambda _: Response(render(pipeline), media_type=MEDIA_TYPE),
         "/openapi.json": lambda _: JSONResponse(openapi_document()),
     }
@@ -64,15 +66,7 @@ def _without_parameters(act: Callable[[Request], Response]) -> Callable[[Request
     return handle
 
 
-def _healthz(pipeline: RunningPipeline) -> Response:
-    """Returns 503 while the loop is silent: the process should be started again."""
-    is_ok = pipeline.is_alive
-    return JSONResponse({"ok": is_ok}, 200 if is_ok else 503)
-
-
-def _readyz(pipeline: RunningPipeline) -> Response:
-    """Returns 503 while no table can be committed: the process starts, or a service that all tables need is missing."""
-    is_ok = pipeline.is_ready
+def _answer_health(is_ok: bool) -> Response:
     return JSONResponse({"ok": is_ok}, 200 if is_ok else 503)
 
 

@@ -178,6 +178,11 @@ TABLE = (
         "code = error class",
     ),
     _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.progress.dead_letters),
+    _gauge(
+        "frazil_waiting_records",
+        "Rows of the dead-letter table that wait for a row of a reference table.",
+        lambda r: r.progress.waiting_records,
+    ),
     _counter(
         "frazil_records_skipped_total",
         "Bad records that were skipped (`on_bad_record: skip`).",

@@ -37,7 +37,13 @@ def openapi_document() -> dict[str, Any]:
         "components": {
             "schemas": models,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "responses": {code: _problem(words) for code, words in _PROBLEMS.items()},
+            "responses": {
+                code: {
+                    "description": words,
+                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                }
+                for code, words in _PROBLEMS.items()
+            },
         },
         "security": [{"token": []}, {}],
     }
@@ -80,8 +86,3 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _json(words: str, schema: Any) -> dict[str, Any]:
     return {"description": words, "content": {"application/json": {"schema": schema}}}
-
-
-def _problem(words: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": words, "content": {"application/problem+json": {"schema": schema}}}

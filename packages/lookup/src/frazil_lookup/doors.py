@@ -2,4 +2,4 @@
 
 from frazil.plugins.table_keys import TableKeyKind
 
-LOOKUP = TableKeyKind("frazil_lookup.references:References")
+LOOKUP = TableKeyKind("frazil_lookup.references:References", wait="frazil_lookup.waiting:open_waits")

@@ -53,7 +53,7 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
                 remedy="leave it out of `take`, or store it as a string",
             )
     sql = " and ".join(f"{'.'.join(path)} = {column}" for path, column in lookup.on)
-    return Lookup(name, tuple(keys), reference.values.type, lookup.on_miss, sql)
+    return Lookup(name, tuple(keys), reference.values.type, lookup.on_miss, sql, lookup.wait_s is not None)
 
 
 def _type_of(kind: pa.DataType) -> str:
@@ -111,7 +111,7 @@ def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
                 "`where` cannot use a lookup: lookups run after `where`",
                 remedy="write the condition as `filter`, or in `select`",
             )
-    deciding = [found_by[lookup.name] for lookup in lookups if lookup.on_miss != "null"]
+    deciding = [found_by[lookup.name] for lookup in lookups if lookup.is_deciding]
     columns = (replace(column, sources=_sources(column.sources, found_by)) for column in query.columns)
     return replace(
         query,

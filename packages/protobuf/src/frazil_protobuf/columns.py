@@ -81,14 +81,6 @@ def _read_empty(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), flags.size, [validity(spot.valid), bitmap(flags)])
 
 
-def _read_bytes(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _copied(cells, spot, pa.binary(), _places_of(cells, spot))
-
-
-def _read_string(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _copied(cells, spot, pa.string(), _places_of(cells, spot))
-
-
 def _read_unchecked_string(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     """Returns texts that Protobuf's parser does not check, so that only those remaining in the record must be UTF-8."""
     places = _places_of(cells, spot)
@@ -201,9 +193,9 @@ SCALAR_READERS: dict[str, Read] = {
     "float": _numbers(pa.float32(), lambda words: words.astype(np.uint32)),
     "double": _numbers(pa.float64(), lambda words: words),
     "boolean": _read_boolean,
-    "string": _read_string,
+    "string": lambda cells, spot, _: _copied(cells, spot, pa.string(), _places_of(cells, spot)),
     "unchecked_string": _read_unchecked_string,
-    "binary": _read_bytes,
+    "binary": lambda cells, spot, _: _copied(cells, spot, pa.binary(), _places_of(cells, spot)),
     "enum": _read_enum,
     "empty": _read_empty,
     "timestamp": _read_timestamp,

@@ -29,12 +29,9 @@ def _power(exponent: int) -> int:
     return -(-(2 ** (127 + whole.bit_length())) // whole)
 
 
-def _powers() -> NDArray[np.uint64]:
-    powers = [_power(exponent) for exponent in range(_LEAST_POWER, _MAX_POWER + 1)]
-    return np.array([[power >> 64, power & (2**64 - 1)] for power in powers], np.uint64)
-
-
-_POWERS = _powers()
+_POWERS = np.array(
+    [[power >> 64, power & (2**64 - 1)] for power in map(_power, range(_LEAST_POWER, _MAX_POWER + 1))], np.uint64
+)
 _FRACTION = np.uint64(2**52 - 1)
 _WIDTH = np.uint64(52)  # Of the fraction, in bits.
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)

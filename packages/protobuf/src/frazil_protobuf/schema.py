@@ -257,7 +257,11 @@ class _Tree:
         proto = descriptor_pb2.DescriptorProto()
         descriptor.CopyToProto(proto)
         declared = {each.name: each for each in proto.field}
-        oneofs = _oneofs(proto)
+        oneofs = {  # `optional` in proto3 is written as a oneof too, and is none.
+            each.name: proto.oneof_decl[each.oneof_index].name
+            for each in proto.field
+            if each.HasField("oneof_index") and not each.proto3_optional
+        }
         return tuple(
             self._member(each, declared[each.name], inside, (*path, each.name), oneofs.get(each.name))
             for each in descriptor.fields
@@ -317,15 +321,6 @@ class _Tree:
 
 def _is_verified(features: Any) -> bool:
     return bool(features.utf8_validation == descriptor_pb2.FeatureSet.VERIFY)
-
-
-def _oneofs(proto: Any) -> dict[str, str]:
-    """Returns the name of its oneof for each field in one; `optional` in proto3 is written as a oneof too, and is none."""
-    return {
-        each.name: proto.oneof_decl[each.oneof_index].name
-        for each in proto.field
-        if each.HasField("oneof_index") and not each.proto3_optional
-    }
 
 
 def _message(declared: Any, members: tuple[Member, ...], op: int) -> Value:

@@ -144,7 +144,8 @@ def _check_topic(gate: _Gate, topic: str, value: ValueSpec, key: str) -> Iterato
         if written is None:
             if not is_key:  # The types of keys are not kept in the progress.
                 gate.inspected += 1
-                yield _unnamed(topic)
+                unnamed = "no record's type is known yet that would name a subject"
+                yield Finding(f"schema of {topic}", True, "looked at `registry.naming`", unnamed)
             continue
         schema = as_read(written, value)
         name, tried = f"schema {subject}", f"compared the newest version with {what}"
@@ -182,11 +183,6 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
         yield subject, gate.schemas.newest(subject)
     if not subjects:
         yield "", None
-
-
-def _unnamed(topic: str) -> Finding:
-    tried = "looked at `registry.naming`"
-    return Finding(f"schema of {topic}", True, tried, "no record's type is known yet that would name a subject")
 
 
 def _unusable(name: str, tried: str, subject: str, schema: WriterSchema, value: ValueSpec, key: str) -> Finding | None:

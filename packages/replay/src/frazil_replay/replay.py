@@ -31,7 +31,7 @@ from frazil.process.program import Program
 from frazil.schema.arrow import Ints
 from frazil.types import as_json
 from frazil.write.target import TableTarget
-from frazil_replay.snapshots import FileRows, Keep, Place, Rows, Snapshots, read_rows
+from frazil_replay.snapshots import Keep, Place, Rows, Snapshots, read_rows
 from frazil_replay.values import Encoder
 
 _WHERE = "--where"
@@ -192,7 +192,9 @@ class Replay:
         """Yields the records of each transaction, with the progress after it. The last one may be empty."""
         pending: list[OutFields] = []
         progress, size = begin, 0
-        for rows in read_rows(self.target, self._files(begin.snapshot_id), begin.place, self.keep):
+        after, last = self.request.after, begin.snapshot_id
+        files = self.snapshots.rows(last) if after is None else self.snapshots.changes(after, last)
+        for rows in read_rows(self.target, files, begin.place, self.keep):
             records, start = self._records(rows), 0
             size += rows.batch.nbytes
             while start < len(records):
@@ -205,10 +207,6 @@ class Replay:
                     yield pending, progress
                     pending, size = [], 0
         yield pending, replace(progress, is_complete=True)
-
-    def _files(self, last: int) -> Iterator[FileRows]:
-        after = self.request.after
-        return self.snapshots.rows(last) if after is None else self.snapshots.changes(after, last)
 
     def _records(self, rows: Rows) -> list[OutFields]:
         source = rows.source

@@ -91,7 +91,8 @@ def propose(
     settings: dict[str, Any] = {"topic": topic}
     if form.name != "json":
         settings["value"] = {"format": form.name}
-    envelope = _envelope_of(form)
+    first = next((name for name, members in _ENVELOPES.items() if form.fields >= members), "")
+    envelope = first if form.name == "json" or first == "debezium" else ""
     if envelope:
         settings["envelope"] = envelope
     words = [_shown(form.name, len(records)), *(["Kafka Connect's schema in each"] if form.is_connect else [])]
@@ -142,11 +143,6 @@ def _keys(records: Sequence[ReadRecord], envelope: str, schemas: Schemas | None,
         return {}
     words.append(f"keys of {', '.join(sorted(key.fields))}")
     return {"mode": "upsert", "key": {"format": key.name}}
-
-
-def _envelope_of(form: _Form) -> str:
-    envelope = next((name for name, members in _ENVELOPES.items() if form.fields >= members), "")
-    return envelope if form.name == "json" or envelope == "debezium" else ""
 
 
 def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
@@ -255,7 +251,9 @@ def _lines(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal
     yield "tables:"
     for proposal in proposals:
         if proposal.settings is not None:
-            yield f"  # {_printable(proposal.seen)}"
+            # A line break in a field's name would end the comment.
+            seen = "".join(character if character.isprintable() else " " for character in proposal.seen)
+            yield f"  # {seen}"
             yield from (
                 f"  {line}" for line in _yaml({_table(namespace, proposal.topic): proposal.settings}).splitlines()
             )
@@ -263,11 +261,6 @@ def _lines(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal
     if left_out:
         yield "# Left out:"
         yield from (f"#   {proposal.topic}: {proposal.seen}" for proposal in left_out)
-
-
-def _printable(text: str) -> str:
-    """Returns text of records for a comment: a line break in a field's name would end it."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _table(namespace: str, topic: str) -> str:

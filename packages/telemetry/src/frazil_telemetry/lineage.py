@@ -36,7 +36,6 @@ from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import Timeout
 
 import frazil
-from frazil.catalog.port import TableState
 from frazil.clock import Clock, new_id
 from frazil.ingest.batches.ended_batch import EndedBatch, words_of
 from frazil.ingest.tables.state import RunState as DoingState
@@ -174,7 +173,9 @@ class LineageOutlet:
             return
         namespace, name = split_location(state.location)
         facets: dict[str, DatasetFacet] = {
-            "schema": _schema_facet(state),
+            "schema": SchemaDatasetFacet(
+                [SchemaDatasetFacetFields(field.name, str(field.field_type)) for field in state.schema.fields]
+            ),
             "symlinks": SymlinksDatasetFacet([Identifier(catalog_namespace(self._spec), table.name, "TABLE")]),
             "columnLineage": self._column_lineage(run, lineage_of(table, table.schema.query)),
         }
@@ -201,12 +202,6 @@ def _is_masked(path: str, lineage: TableLineage) -> bool:
     """Whether the table does not have the values of a field, of a part of it, or of what it is in."""
     masked = (f"{masked_path}." for note in lineage.notes for masked_path in note.masked)
     return any(masked_path.startswith(f"{path}.") or f"{path}.".startswith(masked_path) for masked_path in masked)
-
-
-def _schema_facet(state: TableState) -> SchemaDatasetFacet:
-    return SchemaDatasetFacet(
-        [SchemaDatasetFacetFields(field.name, str(field.field_type)) for field in state.schema.fields]
-    )
 
 
 def kafka_namespace(spec: PipelineSpec) -> str:

@@ -110,7 +110,11 @@ def otel_metrics(pipeline: RunningPipeline, resource: Resource, times: Times) ->
             elif value is not None:
                 points += [_point(number, {**labels, metric.label: kind}, times) for kind, number in value]
         metrics += _named(metric, points)
-    metrics += _of_process(pipeline_labels, times)
+    metrics += [
+        _as_convention(own.name, own.help, own.kind, [_point(own.value, pipeline_labels, times)])
+        for own in own_metrics()
+        if own.name in _CONVENTIONS
+    ]
     scope = ScopeMetrics(InstrumentationScope("frazil", frazil.__version__), metrics, "")
     return OtelMetrics([ResourceMetrics(resource, [scope], "")])
 
@@ -137,12 +141,6 @@ def _data(kind: str, points: _Points) -> Sum | Gauge | Histogram:
     if kind == "counter":
         return Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)  # type: ignore[arg-type]
     return Gauge(points)  # type: ignore[arg-type]
-
-
-def _of_process(labels: Labels, times: Times) -> Iterable[OtelMetric]:
-    for own in own_metrics():
-        if own.name in _CONVENTIONS:
-            yield _as_convention(own.name, own.help, own.kind, [_point(own.value, labels, times)])
 
 
 def _point(value: float, labels: Labels, times: Times) -> NumberDataPoint:

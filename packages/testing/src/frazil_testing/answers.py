@@ -37,7 +37,9 @@ def write_answers(file: CaseFile, played: Mapping[str, Played]) -> None:
     """
     text = file.path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    nodes = _case_nodes(text)
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)  # Its nodes have the ends of cases.
+    cases = next(value for key, value in root.value if key.value == "cases")
+    nodes = {key.value: value for key, value in cases.value}
     edits: list[_Edit] = []
     for case in file.cases:
         if case.name in played:
@@ -51,13 +53,6 @@ def write_answers(file: CaseFile, played: Mapping[str, Played]) -> None:
         raise UnavailableError(
             f"the answers cannot be written: {error.strerror}", remedy=remedy, where=str(file.path)
         ) from None
-
-
-def _case_nodes(text: str) -> dict[str, yaml.MappingNode]:
-    """Returns the parser's node of each case, which has its ends."""
-    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    cases = next(value for key, value in root.value if key.value == "cases")
-    return {key.value: value for key, value in cases.value}
 
 
 def _edits_of(

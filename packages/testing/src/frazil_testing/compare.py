@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,10 +210,11 @@ class _Comparison:
         pairs = _pairs(wanted, actual)
         for number, row in enumerate(wanted):
             where = self._file.where(row.line)
-            what = f"{actual.noun} {number + 1} of {name}{_key_text(row, actual)}"
+            keys = [f"{key}={json_text(row[key])}" for key in actual.keys if key in row and actual.noun == "row"]
+            what = f"{actual.noun} {number + 1} of {name}" + (f" ({', '.join(keys)})" if keys else "")
             place = pairs.get(number)
             if place is None:
-                yield Difference(f"missing {what}: {_brief(row)}", where)
+                yield Difference(f"missing {what}: {json_text(row)}", where)
             elif changes := tuple(_changes(row, actual.rows[place], actual)):
                 yield Difference(what, where, changes)
         for place in sorted(set(range(len(actual.rows))) - set(pairs.values())):
@@ -234,15 +235,6 @@ def reason_text(dead_letter: Mapping[str, Any]) -> str:
     """Returns the reason of a dead letter, for people."""
     path = f" at {dead_letter['path']}" if dead_letter.get("path") else ""
     return f"{dead_letter['error_class']}{path}: {dead_letter['message']}"
-
-
-def _brief(row: Section) -> str:
-    return json_text(row)
-
-
-def _key_text(row: Section, actual: _Rows) -> str:
-    keys = [f"{name}={json_text(row[name])}" for name in actual.keys if name in row]
-    return f" ({', '.join(keys)})" if keys and actual.noun == "row" else ""
 
 
 def _pairs(expected: Sequence[Section], actual: _Rows) -> dict[int, int]:
@@ -292,14 +284,11 @@ def _changes(expected: Section, row: Mapping[str, Any], actual: _Rows) -> Iterat
     for name, node in expected.items():
         if not _is_equal(node, name, row, actual):
             written = json_text(node)
-            text = shown(document_of(row[name], kinds.get(name))) if name in row else _absent(name, row)
+            absent = f"no such column; {advice(name, row)}"
+            text = shown(document_of(row[name], kinds.get(name))) if name in row else absent
             if text == written and name in kinds:
                 text = f"{text} ({kinds[name]})"
             yield Change(name, written, text)
-
-
-def _absent(name: str, columns: Iterable[str]) -> str:
-    return f"no such column; {advice(name, columns)}"
 
 
 def _is_message(node: Scalar, value: Any) -> bool:

@@ -28,7 +28,8 @@ class MemoryRegistry:
         """Returns the id of a schema, the same for a schema registered before; with a subject it becomes its newest
         version.
         """
-        schema = self._find(kind, text, references)
+        content, schemas = (kind, text, references), self._by_id.values()
+        schema = next((held for held in schemas if (held.kind, held.text, held.references) == content), None)
         if schema is None:
             self._last_id += 1
             schema = RegisteredSchema(self._last_id, kind, text, references)
@@ -71,10 +72,6 @@ class MemoryRegistry:
     def subjects(self, prefix: str) -> tuple[str, ...]:
         self._answer(f"subjects {prefix}")
         return tuple(sorted(subject for subject in self._versions if subject.startswith(prefix)))
-
-    def _find(self, kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...]) -> RegisteredSchema | None:
-        content = (kind, text, references)
-        return next((held for held in self._by_id.values() if (held.kind, held.text, held.references) == content), None)
 
     def _answer(self, question: str) -> None:
         self.asked.append(question)

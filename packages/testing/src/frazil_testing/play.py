@@ -15,7 +15,6 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.loop.service import Service
@@ -324,15 +323,11 @@ def run(
     failure = ""
     with capture_logs():
         try:
-            service.run(until_caught_up=True, timeouts=_timeouts(clock))
+            service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _LONGEST_WAIT_S))
         except FrazilError as error:
             failure = f"{error.message}; {error.remedy}"
     tables = {table.name: _played(table, catalog, spec.pipeline) for table in service.tables}
     return Played(tables, "" if any(table.stopped for table in tables.values()) else failure)
-
-
-def _timeouts(clock: Clock) -> RunTimeouts:
-    return RunTimeouts(clock, _LONGEST_WAIT_S)
 
 
 def _played(table: Table, catalog: MemoryCatalog, pipeline: str) -> PlayedTable:

@@ -13,7 +13,6 @@ from frazil.spec.syntax.document import Scalar, Section
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 from frazil_testing.case_file import SUFFIXES, Case, CaseFile, CaseRecord, read_input
-from frazil_testing.memory_kafka import MemorySource
 from frazil_testing.play import Player
 from frazil_testing.trial import Trial, TriedTable
 
@@ -31,15 +30,11 @@ def try_input(
         source, catalog, played = player.produce(file.cases[0], folder)
 
         def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
-            return _read(source, ranges)
+            records = source.read(ranges, 2**62)[0]
+            return sorted(records, key=lambda held: (held.timestamp_ms or 0, held.topic, held.partition, held.offset))
 
         trial = Trial(played, source, catalog, read, player.schemas, player.queries)
         return trial.run(table, len(file.cases[0].records), is_oldest=True)
-
-
-def _read(source: MemorySource, ranges: list[OffsetRange]) -> list[ReadRecord]:
-    records = source.read(ranges, 2**62)[0]
-    return sorted(records, key=lambda record: (record.timestamp_ms or 0, record.topic, record.partition, record.offset))
 
 
 def _input_file(path: Path, table: str) -> CaseFile:

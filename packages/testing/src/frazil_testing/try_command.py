@@ -95,7 +95,11 @@ def command(  # noqa: PLR0913  (each is an option)
     if source_file is not None:
         if record is not None:
             raise SpecError("--record is for records of a topic", remedy="leave out --input, or --record")
-        return _show(output, *_tried_input(output, table, file, source_file))
+        spec = load_spec(file, secrets=Secrets(os.environ, has_placeholders=True))
+        output.hide(spec.file.secrets)
+        with queries_when_needed() as queries_of:
+            tried = try_input(spec, table, source_file, queries_of)
+        return _show(output, spec, tried)
     spec, clock = read_spec(output, file), SystemClock()
     source = topics_for_reading(spec)
     with catalog_and_queries(spec) as (catalog, queries):
@@ -111,13 +115,6 @@ def command(  # noqa: PLR0913  (each is an option)
     if record is not None:
         _record(output, spec, file, tried, record, keep)
     return _show(output, spec, tried)
-
-
-def _tried_input(output: Output, table: str, file: Path, path: Path) -> tuple[PipelineSpec, TriedTable]:
-    spec = load_spec(file, secrets=Secrets(os.environ, has_placeholders=True))
-    output.hide(spec.file.secrets)
-    with queries_when_needed() as queries_of:
-        return spec, try_input(spec, table, path, queries_of)
 
 
 def _record(output: Output, spec: PipelineSpec, file: Path, tried: TriedTable, path: Path, keep: list[str]) -> None:

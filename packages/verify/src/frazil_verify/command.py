@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,6 +26,7 @@ TableName = Annotated[
 ]
 UNAVAILABLE, DIFFERENT = 1, 4
 _SHOWN = 10
+_SHARE = re.compile(r"(\d+(?:\.\d+)?) ?%")
 Level = Literal["ledger", "rows", "copy", "independent"]
 
 
@@ -41,6 +43,10 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         str, typer.Option("--from", metavar="BOUND", help="An offset, as 1200 or 3:1200 of partition 3, or a time.")
     ] = "",
     end: Annotated[str, typer.Option("--to", metavar="BOUND", help="Where to end, in the same form.")] = "",
+    sample: Annotated[
+        str,
+        typer.Option("--sample", metavar="SHARE", help="Compare a share of the offsets, as 1%, in blocks by chance."),
+    ] = "",
     foreign: Annotated[
         Path | None,
         typer.Option("--foreign", metavar="FILE", help="A pipeline file of tables that another tool fills."),
@@ -78,15 +84,17 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         logging.WARNING
     )  # A copy is not a run of the pipeline: its commits are not news.
     level: Level = levels[0] if levels else "copy"
+    share = _share_of(sample)
     if foreign is not None:
-        options = Options(begin=begin, end=end, group=group, keeps_all=report is not None)
+        options = Options(begin=begin, end=end, sample=share, group=group, keeps_all=report is not None)
         result = verify_foreign(read_spec(output, foreign), table, options, output.doing)
     elif report is not None and level != "copy":
         spec = read_spec(output, file)
-        tables = verify_tables(spec, table, level, begin, end, output.doing, keeps_all=True)
+        tables = verify_tables(spec, table, level, (begin, end, share), output.doing, keeps_all=True)
         result = VerifyResult(spec.pipeline, tuple(tables))
     else:
-        result = open_pipeline(output, file).verify(table, level=level, begin=begin, end=end, progress=output.doing)
+        pipeline = open_pipeline(output, file)
+        result = pipeline.verify(table, level=level, begin=begin, end=end, sample=share, progress=output.doing)
     lines = [line for verified in result.tables for line in _lines(verified)]
     if report is not None:
         lines.append(f"report: {write_report(report, document_of(result, SystemClock().now_ms()))}")
@@ -96,9 +104,20 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     return 0 if result.is_ok else UNAVAILABLE
 
 
+def _share_of(text: str) -> float:
+    """Returns a share of all; 1 for an empty text.
+
+    Raises: SpecError for another text.
+    """
+    parts = _SHARE.fullmatch(text or "100%")
+    if parts is None or not 0 < float(parts[1]) <= 100:
+        raise SpecError(f"`{text}` is not a share", remedy="write a share above 0 and up to 100%, as 0.5%")
+    return float(parts[1]) / 100
+
+
 def _lines(result: VerifiedTable) -> Iterator[str]:
     if result.reason:
-        yield f"{result.name}: not compared, as {result.reason}"
+        yield f"{result.name}: not compared, as {result.reason}" + (f"; {result.remedy}" if result.remedy else "")
         return
     difference = result.difference
     if difference is None:

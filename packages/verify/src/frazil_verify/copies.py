@@ -20,10 +20,16 @@ from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
 from frazil.spec.topics import Start
 from frazil.stages.table import table_stages
+from frazil_verify.findings import Refusal
 
 ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
 """Why a table cannot be compared, such as one with `blobs`."""
+NOT_YET = "run the pipeline first"
+"""The remedy where a table has nothing to compare."""
 _TOPIC_IDS = "topic-ids"
+_BY_JUDGE = "add --independent, which reads the topic and makes no copy"
+_BY_PLACES = "add --rows or --ledger, which find lost and doubled records by their offsets"
+_BY_LEDGER = "add --ledger, which needs no topic"
 
 
 @dataclass
@@ -54,28 +60,29 @@ def plan_copies(tables: Iterable[Table]) -> list[Copies]:
     return runs
 
 
-def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
-    """Loads a table; returns why its topics cannot prove it, and an empty text where they can."""
+def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | None:
+    """Loads a table; returns why no copy of it proves anything, and None where one does."""
     spec, state = table.spec, catalog.load(table.name)
     table.state = state
     if state is None or not state.progress.offsets:
-        return "it has no progress yet"
+        return Refusal("it has no progress yet", NOT_YET)
     if spec.source.share is not None:
-        return "it belongs to a route"
+        return Refusal("it belongs to a route", _BY_JUDGE)
     if any(stage.keeps_aside for stage in table_stages(spec)):
-        return ASIDE
+        return Refusal(ASIDE, _BY_PLACES)
     if spec.query.lookup:
-        return "its rows were joined with older versions of reference tables"
+        return Refusal("its rows were joined with older versions of reference tables", _BY_PLACES)
     ledger = state.progress.ledger
     if spec.source.start.kind == "latest" and (ledger is None or ledger.partial):
-        return "`start: latest` does not say which record was its first, and it is older than its ledger"
+        reason = "`start: latest` does not say which record was its first, and it is older than its ledger"
+        return Refusal(reason, "add --independent and --from with the first offset that it has read")
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
-            return f"the topic {topic} does not exist any more"
+            return Refusal(f"the topic {topic} does not exist any more", _BY_LEDGER)
         if topics[topic].id != topic_id:
-            return f"the topic {topic} was deleted and created again"
-    return ""
+            return Refusal(f"the topic {topic} was deleted and created again", _BY_JUDGE)
+    return None
 
 
 def has_lost_records(table: Table, source: Source, catalog: Catalog | None = None) -> bool:

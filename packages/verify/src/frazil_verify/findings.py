@@ -38,6 +38,14 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a table is not compared, and what can be done in place of it."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One difference."""
 
@@ -111,6 +119,11 @@ class Findings:
         """Adds differences."""
         for finding in findings:
             self.add(finding)
+
+    def add_unreadable(self, files: Mapping[str, str]) -> None:
+        """Adds a difference for each file that cannot be read. files: the reasons, by their paths."""
+        for path, reason in sorted(files.items()):
+            self.add(Finding(Kind.UNREADABLE, f"the rows of {path} cannot be read: {reason}"))
 
     def note(self, text: str) -> None:
         """Adds a note, once."""

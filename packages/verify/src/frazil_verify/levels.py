@@ -7,7 +7,7 @@ They use what finds a table and its records: the pipeline file, the catalog, the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,6 +20,7 @@ from frazil.api.results import VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, light_jvm, open_catalog_for_reading, open_topics
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.port import TableState
+from frazil.clock import shuffled
 from frazil.errors import SpecError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
@@ -32,11 +33,11 @@ from frazil.spec import PipelineSpec
 from frazil.types import Offsets, by_partition
 from frazil.write.plain_target import plain_target
 from frazil.write.write import file_io
-from frazil_verify.copies import had_other_topics, has_lost_records
+from frazil_verify.copies import NOT_YET, had_other_topics, has_lost_records
 from frazil_verify.findings import Finding, Findings
 from frazil_verify.history import read_history
 from frazil_verify.independent.judge import Judge
-from frazil_verify.independent.matching import Ints, Places
+from frazil_verify.independent.matching import Ints, Places, are_inside
 from frazil_verify.independent.rules import NotJudged
 from frazil_verify.independent.stored import RowsNotReadable, StoredRows
 from frazil_verify.independent.topic import Range, TopicNotReadable, read_topic
@@ -45,6 +46,7 @@ from frazil_verify.places import Expected, PlacedRows, check_places
 from frazil_verify.settings import rules_of
 
 _BOUND = re.compile(r"(?:(\d+):)?(\d+)")
+_BLOCK = 10_000
 Note = Callable[[str], None]
 
 
@@ -67,12 +69,19 @@ class Options:
     begin: str = ""
     #: The end, in the same form; empty: the table's progress.
     end: str = ""
+    #: The share of the offsets that is compared, in blocks by chance.
+    sample: float = 1.0
     #: Whether every difference is kept, as a repair needs them.
     keeps_all: bool = False
     #: Whether another tool fills the tables: their progress is not Frazil's.
     is_foreign: bool = False
     #: The consumer group of that tool, whose committed offsets end the comparison; empty: the ends of the topics do.
     group: str = ""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a part of the offsets is compared."""
+        return bool(self.begin or self.end) or self.sample < 1
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,7 @@ class JudgedTable(VerifiedTable):
         return {
             "equal": self.is_equal,
             "reason": self.reason,
+            "remedy": self.remedy,
             "partial": self.is_partial,
             "level": str(self.level),
             "seen": dict(self.seen),
@@ -126,7 +136,7 @@ def verify_at(spec: PipelineSpec, name: str | None, options: Options, note: Note
     source = open_topics(spec)
     tables = find_tables(spec, source, known_state(spec), name)
     if not has_catalog(spec):
-        return [JudgedTable(table.name, "it does not exist yet", level=options.level) for table in tables]
+        return [JudgedTable(table.name, "it does not exist yet", NOT_YET, level=options.level) for table in tables]
     with light_jvm(spec) as jvm:
         catalog = open_catalog_for_reading(jvm, spec)
         opened = Opened(spec, catalog, source, options, note)
@@ -148,16 +158,19 @@ def _verified(opened: Opened, table: Table) -> JudgedTable:
     level = opened.options.level
     table.state = state = opened.catalog.load(table.name)
     if state is None or state.head_id is None:
-        return JudgedTable(table.name, "it has no rows yet", level=level)
+        return JudgedTable(table.name, "it has no rows yet", NOT_YET, level=level)
     if not opened.options.is_foreign and not state.progress.offsets:
-        return JudgedTable(table.name, "it has no progress yet", level=level)
+        return JudgedTable(table.name, "it has no progress yet", NOT_YET, level=level)
     opened.note(f"verifying {table.name}")
     try:
         if level is Level.LEDGER:
             return _by_ledger(opened, table)
         return _by_places(opened, table, state) if level is Level.ROWS else _by_judge(opened, table, state)
-    except (NotJudged, TopicNotReadable, RowsNotReadable) as error:
-        return JudgedTable(table.name, str(error), level=level)
+    except NotJudged as error:
+        return JudgedTable(table.name, str(error), error.remedy, level=level)
+    except (TopicNotReadable, RowsNotReadable) as error:
+        remedy = "mend what the reason names, and run it again; --ledger needs neither records nor rows"
+        return JudgedTable(table.name, str(error), remedy, level=level)
 
 
 def _judged(table: Table, level: Level, findings: Findings, **more: Any) -> JudgedTable:
@@ -213,19 +226,23 @@ def _by_ledger(opened: Opened, table: Table) -> JudgedTable:
 
 def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     if had_other_topics(table, opened.catalog):
-        raise NotJudged("a topic was deleted and recreated: rows of its former records may have the same offsets")
-    ranges, ledger = _ranges(opened, table, state, is_of_kafka=False)
+        reason = "a topic was deleted and recreated: rows of its former records may have the same offsets"
+        raise NotJudged(reason, "add --independent in place of --rows")
+    whole, ledger = _whole_ranges(opened, table, state, is_of_kafka=False)
+    ranges = list(_sampled(opened, _bounded(opened, whole)))
     stored = _stored(opened, table, state)
     names = {name: table.spec.metadata.get(name) for name in ("topic", "partition", "offset")}
     placed = _placed(stored, names, ranges)
     if placed is None:
-        raise NotJudged("it has no columns of metadata that name the partition and the offset of each row")
-    if _is_bounded(opened.options):
+        reason = "it has no columns of metadata that name the partition and the offset of each row"
+        raise NotJudged(reason, "run it without --rows, or write `metadata: [partition, offset]` for rows from now on")
+    if opened.options.is_bounded:
         placed, ledger = _inside(placed, ranges), None
     changes = table.spec.changes
     is_inexact = changes.mode != "append" or changes.changelog or changes.dedupe is not None or table.spec.has_query
     dead = _dead_offsets(opened, table)
     findings = Findings(keeps_all=opened.options.keeps_all)
+    findings.add_unreadable(stored.unreadable)
     findings.extend(check_places(placed, Expected(ranges, dead, ledger, is_inexact, state.progress.totals.bad_skipped)))
     if is_inexact:
         findings.note("rows without an offset that was read are looked for; offsets may have no row or several")
@@ -273,13 +290,7 @@ def _placed(stored: StoredRows, names: Mapping[str, str | None], ranges: Sequenc
 
 def _inside(placed: PlacedRows, ranges: Sequence[Range]) -> PlacedRows:
     """Returns the rows of some ranges."""
-    kept = np.zeros(placed.offsets.size, np.bool_)
-    by_place = {place: number for number, place in enumerate(placed.partitions)}
-    for wanted in ranges:
-        number = by_place.get((wanted.topic, wanted.partition))
-        if number is not None:
-            is_inside = (placed.offsets >= wanted.start) & (placed.offsets < wanted.end)
-            kept |= (placed.numbers == number) & is_inside
+    kept = are_inside(ranges, placed.partitions, placed.numbers, placed.offsets)
     return PlacedRows(placed.numbers[kept], placed.offsets[kept], placed.partitions)
 
 
@@ -305,16 +316,27 @@ def judge_of(opened: Opened, table: Table, state: TableState) -> tuple[Judge, Se
 
     Raises: NotJudged where the rules do not make the table's rows.
     """
-    ranges, ledger = _ranges(opened, table, state)
+    whole, ledger = _whole_ranges(opened, table, state)
+    ranges = list(_sampled(opened, _bounded(opened, whole)))
     stored = _stored(opened, table, state)
     rules = rules_of(table, state, stored.schema, _schema_texts(opened, table))
+    read_ranges = ranges
+    if rules.key_columns and opened.options.is_bounded:
+        if opened.options.sample < 1:
+            raise NotJudged("a sample leaves out changes of its keys", "leave --sample out")
+        if opened.options.begin and rules.order_by:
+            reason = "a change before --from may be newer than those behind it, by its column of `order_by`"
+            raise NotJudged(reason, "leave --from out")
+        # Later changes replace the rows of these.
+        read_ranges = [replace(wanted, end=of.end) for wanted, of in zip(ranges, whole, strict=True)]
     properties = native_properties(opened.spec.kafka)
-    return Judge(rules, stored, lambda wanted: read_topic(properties, wanted), ranges, opened.note), ranges, ledger
+    judge = Judge(rules, stored, lambda wanted: read_topic(properties, wanted), ranges, opened.note, read_ranges)
+    return judge, ranges, ledger
 
 
 def _by_judge(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     judge, ranges, ledger = judge_of(opened, table, state)
-    bounded = _is_bounded(opened.options)
+    bounded = opened.options.is_bounded
     is_partial = not opened.options.is_foreign and has_lost_records(table, opened.source, opened.catalog)
     judgement = judge.run(opened.options.keeps_all, is_partial, bounded)
     if ledger is not None and not bounded and not is_partial and judgement.records == ledger.records:
@@ -363,11 +385,11 @@ def _stored(opened: Opened, table: Table, state: TableState) -> StoredRows:
     return StoredRows(location, file_io(target), state.head_id, target.arrow_schema)
 
 
-def _ranges(
+def _whole_ranges(
     opened: Opened, table: Table, state: TableState, is_of_kafka: bool = True
 ) -> tuple[list[Range], Ledger | None]:
-    """Returns the offsets that a table has read, as far as Kafka has them and the options bound them, and the ledger of
-    the commits that have read them. is_of_kafka: whether only offsets count that Kafka still has.
+    """Returns the offsets that a table has read, as far as Kafka has them, and the ledger of the commits that have read
+    them. is_of_kafka: whether only offsets count that Kafka still has.
 
     Raises: NotJudged where the first offset is not known.
     """
@@ -384,18 +406,31 @@ def _ranges(
         if ledger is not None and ledger.partial:
             ledger = None
         starts = by_partition(ledger.starts) if ledger is not None else {}
-        if ledger is None and is_of_kafka and table.spec.source.start.kind != "earliest":
-            raise NotJudged("`start` does not say which record was its first, and it is older than its ledger")
+        is_unknown = ledger is None and is_of_kafka and table.spec.source.start.kind != "earliest"
+        if is_unknown and not opened.options.begin:
+            reason = "`start` does not say which record was its first, and it is older than its ledger"
+            raise NotJudged(reason, "add --from with the first offset that it has read")
     first = source.beginnings(ends) if is_of_kafka else {}
     ranges = [
         Range(topic, partition, max(starts.get((topic, partition), 0), first.get((topic, partition), 0)), end)
         for (topic, partition), end in sorted(ends.items())
     ]
-    return list(_bounded(opened, ranges)), ledger
+    return ranges, ledger
 
 
-def _is_bounded(options: Options) -> bool:
-    return bool(options.begin or options.end)
+def _sampled(opened: Opened, ranges: Iterable[Range]) -> Iterator[Range]:
+    """Yields blocks of ranges, chosen by chance: the share of them that the options name, at least one."""
+    share = opened.options.sample
+    if share >= 1:
+        yield from ranges
+        return
+    blocks = [
+        replace(wanted, start=start, end=min(wanted.end, start + _BLOCK))
+        for wanted in ranges
+        for start in range(wanted.start, wanted.end, _BLOCK)
+    ]
+    chosen = shuffled(blocks)[: max(1, round(share * len(blocks)))]
+    yield from sorted(chosen, key=lambda block: (block.topic, block.partition, block.start))
 
 
 def _bounded(opened: Opened, ranges: Sequence[Range]) -> Iterator[Range]:

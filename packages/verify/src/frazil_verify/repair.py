@@ -27,12 +27,14 @@ from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
+from frazil.ingest.tables.table import Table
 from frazil.kafka.outbox import KafkaOutbox
+from frazil.ledger import MODULUS
 from frazil.ops.status import find_tables
 from frazil.printable import plural
 from frazil.schema.arrow import Ints
 from frazil.spec import PipelineSpec
-from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
+from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta, by_partition
 from frazil.upsert.lookup.delete_files import bits_of, live_rows, write_deletes
 from frazil.write.digests import row_hashes
 from frazil.write.plain_target import plain_target
@@ -40,17 +42,19 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 from frazil_replay.snapshots import FileRows, Place, read_rows
 from frazil_verify.copies import has_lost_records
-from frazil_verify.findings import Finding
-from frazil_verify.independent.judge import Judgement, Repair
+from frazil_verify.findings import Finding, Kind
+from frazil_verify.history import read_history
+from frazil_verify.independent.judge import Judge, Judgement, Repair
 from frazil_verify.independent.rules import NotJudged
 from frazil_verify.independent.stored import RowsNotReadable
-from frazil_verify.independent.topic import TopicNotReadable
+from frazil_verify.independent.topic import Range, TopicNotReadable
 from frazil_verify.ledger_check import REPAIR_ID
 from frazil_verify.levels import Level, Opened, Options, judge_of
 from frazil_verify.report import read_report
 
 PLANNED = 4
 _OLDEST = 2
+_MOST_TRIES = 10
 _SHOWN = 20
 
 
@@ -104,7 +108,7 @@ def command(
     with `--apply` commit them, once.
 
     The table is judged again first, so a difference that is gone is left alone. A report that was applied is not applied
-    again. The pipeline may run meanwhile, but a batch that it commits while the table is judged ends the repair.
+    again. The pipeline may run meanwhile: rows whose key later records change are left to these.
 
     Exit code: 0 when there is nothing to do or the plan was committed; 4 when a plan is shown.
     """
@@ -149,17 +153,63 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
                 remedy="write its rows by another way, such as `frazil reset`",
                 where=name,
             ) from None
+        if judgement.findings.counts[Kind.UNREADABLE]:  # The rows would be there twice, should the files come back.
+            words = f"{plural(judgement.findings.counts[Kind.UNREADABLE], 'file')} of the table cannot be read"
+            remedy = "restore them from a copy of the store; `frazil verify --independent` names them"
+            raise SpecError(words, remedy=remedy, where=name)
         plan = _plan(name, signature, findings, judgement)
-        if is_applying and plan.repairs:
-            # The repair's progress replaces the one that names pending dead letters.
-            DeadLetterTables(catalog, KafkaOutbox(spec.kafka), spec.pipeline).settle(table)
-            try:
-                _apply(spec.pipeline, catalog, replace(state, progress=table.progress), plan)
-            except ConflictError as moved:
-                remedy = "repeat the command; for a table with a commit every few seconds, stop its pipeline first"
-                raise ConflictError(moved.message, remedy=remedy, where=name) from None
-            plan = replace(plan, is_done=True)
-        return plan
+        return _commit(opened, table, judge, plan) if is_applying and plan.repairs else plan
+
+
+def _commit(opened: Opened, table: Table, judge: Judge, plan: RepairPlan) -> RepairPlan:
+    """Commits a plan on top of the newest state, and again where batches are committed meanwhile: of them only those repairs
+    are left out whose keys have changed since the table was judged.
+
+    Raises: ConflictError where another writer has changed the table meanwhile, or batches are committed each time.
+    """
+    catalog, judged = opened.catalog, table.state
+    assert judged is not None
+    scanned: dict[LiveFile, list[tuple[int, int]]] = {}
+    reason = ""
+    for _ in range(_MOST_TRIES):
+        state = table.state
+        assert state is not None
+        # The repair's progress replaces the one that names pending dead letters.
+        DeadLetterTables(catalog, KafkaOutbox(opened.spec.kafka), opened.spec.pipeline).settle(table)
+        try:
+            _apply(opened.spec.pipeline, catalog, replace(state, progress=table.progress), plan, judged, scanned)
+            return replace(plan, is_done=True)
+        except ConflictError as moved:
+            reason = moved.message
+        table.state = catalog.load(table.name)
+        plan = _still_due(opened, table, judge, judged, plan)
+        if not plan.repairs:
+            return plan
+    remedy = "repeat the command; if batches are committed meanwhile each time, stop the pipeline first"
+    raise ConflictError(reason, remedy=remedy, where=table.name)
+
+
+def _still_due(opened: Opened, table: Table, judge: Judge, judged: TableState, plan: RepairPlan) -> RepairPlan:
+    """Returns a plan without the repairs of keys that records after the judged state have changed.
+
+    Raises: ConflictError where more than batches and maintenance has changed the table since.
+    """
+    state = table.state
+    snapshots = read_history(opened.catalog, table.name).progress(opened.spec.pipeline)
+    place = next((n for n, (of, _) in enumerate(snapshots) if of.snapshot_id == judged.head_id), None)
+    others = [of for of, progress in snapshots[place or 0 :][1:] if progress is None and of.operation != "replace"]
+    ends = {} if state is None else by_partition(state.progress.offsets)
+    before = by_partition(judged.progress.offsets)
+    goes_back = any(ends.get(partition, 0) < end for partition, end in before.items())
+    is_recreated = state is None or not judged.progress.topic_ids.items() <= state.progress.topic_ids.items()
+    if place is None or others or goes_back or is_recreated:
+        remedy = "verify the table again, and repair it from the new report"
+        raise ConflictError("the table was changed by more than batches", remedy=remedy, where=table.name)
+    newer = [Range(*partition, before.get(partition, 0), end) for partition, end in sorted(ends.items())]
+    changed_keys = judge.changed_keys([of for of in newer if of.start < of.end])
+    gone = {of.place for of in plan.repairs if of.added is not None and judge.key_of(of.added) in changed_keys}
+    kept = tuple(of for of in plan.repairs if of.place is None or of.place not in gone)
+    return replace(plan, repairs=kept)
 
 
 def _plan(name: str, signature: str, findings: list[dict[str, Any]], judgement: Judgement) -> RepairPlan:
@@ -181,8 +231,17 @@ def _plan(name: str, signature: str, findings: list[dict[str, Any]], judgement: 
     return RepairPlan(name, signature, repairs, mended, judgement=judgement)
 
 
-def _apply(pipeline: str, catalog: IcebergCatalog, state: TableState, plan: RepairPlan) -> None:
-    """Commits a plan; files of a refused commit are deleted."""
+def _apply(
+    pipeline: str,
+    catalog: IcebergCatalog,
+    state: TableState,
+    plan: RepairPlan,
+    judged: TableState,
+    scanned: dict[LiveFile, list[tuple[int, int]]],
+) -> None:
+    """Commits a plan; files of a refused commit are deleted. judged: the state that the plan is for. scanned: as of
+    `_removed`.
+    """
     if state.format_version < _OLDEST:
         raise SpecError(
             "a table of format 1 has no deletes",
@@ -194,14 +253,14 @@ def _apply(pipeline: str, catalog: IcebergCatalog, state: TableState, plan: Repa
     rows, deletes = list[DataFile](), list[DeleteFile]()
     hit("repair.before")
     try:
-        removed = _removed(target, scan.files, plan.removed)
+        removed = _removed(target, scan.files, plan.removed, scanned)
         deletes = write_deletes(target, {file: bits_of(gone) for file, gone in removed.items()}, state.format_version)
         rows = _written(target, plan.added)
         replaced = [old for file in removed for old in file.deletes if old.is_of_one_file]
         touched = tuple(file.path for file in removed)
         delta = RowDelta(scan.read_at, tuple(deletes), tuple(replaced), touched=touched)
         entries = {key(pipeline, REPAIR_ID): plan.report}
-        progress = _progress(state.progress, plan)
+        progress = _progress(state.progress, plan, judged.progress)
         hit("repair.written")
         catalog.commit(
             Commit(state.name, tuple(rows), progress, state.progress, delta, state.shape, state.head_id, entries)
@@ -214,17 +273,29 @@ def _apply(pipeline: str, catalog: IcebergCatalog, state: TableState, plan: Repa
         raise
 
 
-def _removed(target: TableTarget, files: tuple[LiveFile, ...], wanted: Counter[int]) -> dict[LiveFile, Ints]:
-    """Returns the positions of all deleted rows of files with rows to be removed, those that were deleted before too."""
+def _removed(
+    target: TableTarget,
+    files: tuple[LiveFile, ...],
+    wanted: Counter[int],
+    scanned: dict[LiveFile, list[tuple[int, int]]],
+) -> dict[LiveFile, Ints]:
+    """Returns the positions of all deleted rows of files with rows to be removed, those that were deleted before too.
+    scanned: positions and hashes of rows to be removed, of the files that were read before; it gets those of other files.
+    """
     left, gone = Counter(wanted), dict[LiveFile, list[int]]()
-    names = [field.name for field in target.arrow_schema]
-    for stored in read_rows(target, [FileRows(file) for file in files], Place(), None) if left else ():
-        for position, value in zip(
-            stored.positions.tolist(), row_hashes(stored.batch.select(names)).tolist(), strict=True
-        ):
+    names, hashes = [field.name for field in target.arrow_schema], np.array(sorted(wanted), np.uint64)
+    unread = [file for file in files if file not in scanned] if left else []
+    scanned |= {file: [] for file in unread}
+    for stored in read_rows(target, [FileRows(file) for file in unread], Place(), None) if unread else ():
+        values = row_hashes(stored.batch.select(names))
+        is_wanted = np.isin(values, hashes)
+        pairs = zip(stored.positions[is_wanted].tolist(), values[is_wanted].tolist(), strict=True)
+        scanned[stored.source.file].extend(pairs)
+    for file in files:
+        for position, value in scanned.get(file, ()):
             if left[value] > 0:
                 left[value] -= 1
-                gone.setdefault(stored.source.file, []).append(position)
+                gone.setdefault(file, []).append(position)
     every = {}
     for file, positions in gone.items():
         before = np.setdiff1d(np.arange(file.record_count), live_rows(target, file), assume_unique=True)
@@ -245,12 +316,16 @@ def _written(target: TableTarget, rows: list[Mapping[str, Any]]) -> list[DataFil
         raise
 
 
-def _progress(before: Progress, plan: RepairPlan) -> Progress:
-    """Returns the progress of the commit: that of the newest one, with the rows that the records make in its ledger."""
-    ledger, judgement = before.ledger, plan.judgement
-    is_whole = len(plan.repairs) == len(judgement.repairs)
-    if ledger is not None and ledger.rows is not None and is_whole:
-        ledger = replace(ledger, rows=judgement.expected_rows, row_digest=judgement.expected_digest)
+def _progress(before: Progress, plan: RepairPlan, judged: Progress) -> Progress:
+    """Returns the progress of the commit: that of the newest one, with the rows that the records make in its ledger. judged:
+    the progress that the plan is for; batches since have added their rows to the ledger.
+    """
+    ledger, old, judgement = before.ledger, judged.ledger, plan.judgement
+    is_whole = len(plan.repairs) == len(judgement.repairs) and old is not None
+    if ledger is not None and ledger.rows is not None and ledger.row_digest is not None and is_whole:
+        rows = judgement.expected_rows + ledger.rows - (old.rows or 0)
+        digest = (judgement.expected_digest + ledger.row_digest - (old.row_digest or 0)) % MODULUS
+        ledger = replace(ledger, rows=rows, row_digest=digest)
     batch = replace(before.batch, balance=None, skipped={})
     return replace(before, commit_id=new_id(), batch=batch, dead_letters=None, ledger=ledger)
 

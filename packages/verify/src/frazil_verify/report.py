@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any
 from frazil import __version__
 from frazil.api.results import VerifyResult
 from frazil.errors import SpecError, UnavailableError
+from frazil_verify.findings import Kind
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#1c2733}"
@@ -21,6 +23,9 @@ _STYLE = (
     "svg text{font:12px system-ui,sans-serif;fill:#1c2733}"
 )
 _BAR, _HEIGHT, _CHART = 22, 120, 640
+_COLOURS = dict(
+    zip(Kind, itertools.cycle(("#a11d1d", "#c46a1b", "#8a6d0a", "#3d6b99", "#6a3d99", "#4d5661")), strict=False)
+)
 
 
 def document_of(result: VerifyResult, at_ms: int) -> dict[str, Any]:
@@ -137,38 +142,50 @@ def _values(finding: Mapping[str, Any]) -> str:
 def _bars(counts: Sequence[tuple[str, int]]) -> str:
     """Returns a picture of numbers by kind."""
     most = max(number for _, number in counts)
-    bars = (
-        f'<text x=0 y={place * _BAR + 15}>{_text(kind)}</text><rect x=130 y={place * _BAR + 3} height=16 fill="#a11d1d"'
-        f" width={max(2, round(400 * number / most))} /><text x={138 + max(2, round(400 * number / most))}"
-        f" y={place * _BAR + 15}>{number:,}</text>"
-        for place, (kind, number) in enumerate(counts)
-    )
+    bars = []
+    for place, (kind, number) in enumerate(counts):
+        top, width = place * _BAR, max(2, round(400 * number / most))
+        bars += [
+            f"<text x=0 y={top + 15}>{_text(kind)}</text>",
+            f'<rect x=130 y={top + 3} height=16 fill="{_colour(kind)}" width={width} />',
+            f"<text x={138 + width} y={top + 15}>{number:,}</text>",
+        ]
     return f"<svg role=img width={_CHART} height={len(counts) * _BAR}>{''.join(bars)}</svg>"
 
 
 def _columns(hours: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns a picture of numbers by hour, of all kinds together."""
-    sums: dict[int, int] = {}
-    for by_hour in hours.values():
+    """Returns a picture of numbers by hour, those of the kinds on top of each other."""
+    sums: dict[int, dict[str, int]] = {}
+    for kind, by_hour in sorted(hours.items()):
         for hour, number in by_hour.items():
-            sums[int(hour)] = sums.get(int(hour), 0) + number
-    first, last, most = min(sums), max(sums), max(sums.values())
+            sums.setdefault(int(hour), {})[kind] = number
+    first, last, most = min(sums), max(sums), max(sum(numbers.values()) for numbers in sums.values())
     span = (last - first) // 3_600_000 + 1
     width = (_CHART - 20) / span
-    columns = (
-        f'<rect x={(hour - first) // 3_600_000 * width:.1f} width={max(1.0, width - 1):.1f} fill="#a11d1d"'
-        f" y={_HEIGHT - round(100 * number / most)} height={round(100 * number / most)}>"
-        f"<title>{_moment(hour)}: {number:,}</title></rect>"
-        for hour, number in sorted(sums.items())
-    )
+    columns = []
+    for hour, numbers in sorted(sums.items()):
+        top = _HEIGHT
+        for kind, number in numbers.items():
+            height = max(1, round(100 * number / most))
+            top -= height
+            columns.append(
+                f"<rect x={(hour - first) // 3_600_000 * width:.1f} width={max(1.0, width - 1):.1f} y={top}"
+                f' height={height} fill="{_colour(kind)}">'
+                f"<title>{_moment(hour)}: {number:,} {_text(kind)}</title></rect>"
+            )
     ends = f"<text x=0 y={_HEIGHT + 16}>{_moment(first)}</text><text x={_CHART} y={_HEIGHT + 16}"
     ends += f' text-anchor="end">{_moment(last)}</text>'
     return f"<svg role=img width={_CHART} height={_HEIGHT + 22}>{''.join(columns)}{ends}</svg>"
 
 
+def _colour(kind: str) -> str:
+    """Returns the colour of a kind of differences, in all pictures."""
+    return next((colour for of, colour in _COLOURS.items() if of == kind), "#4d5661")
+
+
 def _verdict(table: Mapping[str, Any]) -> str:
     if table["equal"] is None:
-        return f"not compared, as {table['reason']}"
+        return f"not compared, as {table['reason']}" + (f"; {table['remedy']}" if table.get("remedy") else "")
     count = sum(table.get("counts", {}).values()) or table.get("missing", 0) + table.get("surplus", 0)
     return "nothing differs" if table["equal"] else f"{count:,} differences"
 

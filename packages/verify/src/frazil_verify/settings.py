@@ -11,11 +11,14 @@ from frazil.catalog.port import TableState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.spec import TableSpec
+from frazil_verify.independent.routes import Route
 from frazil_verify.independent.rules import Format, NotJudged, Rules
 from frazil_verify.model.settings import Column, Settings, table_of
 from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 _FORMATS = ("json", "avro", "json_schema")
+_BY_COPY = "run it without --independent: a copy of the table is made and compared"
+_BY_PLACES = "add --rows or --ledger in its place, which find lost and doubled records by their offsets"
 
 
 def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mapping[int, str]) -> Rules:
@@ -26,14 +29,15 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
     spec = table.spec
     reason = why_not(spec)
     if reason:
-        raise NotJudged(reason)
+        has_copy = not spec.query.lookup and spec.source.share is None
+        raise NotJudged(reason, _BY_COPY if has_copy else _BY_PLACES)
     settings = _settings(spec)
     columns = {field.name: type_of(field.field_type) for field in state.schema.fields}
     comments = {field.name: field.doc or "" for field in state.schema.fields}
     changes = target_of(table).changes
     keys = changes.key_columns if changes is not None else ()
     if changes is not None and (not keys or any("." in name for name in keys)):
-        raise NotJudged("its key columns are not columns of the table, or not known yet")
+        raise NotJudged("its key columns are not columns of the table, or not known yet", _BY_COPY)
     envelope = "none"
     if spec.changes.envelope is not None:
         envelope = "upsert" if changes is not None else "changelog" if spec.changes.changelog else "append"
@@ -44,7 +48,17 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
         Format(spec.source.value.format, envelope, schemas, spec.source.key.format == "json"),
         keys,
         spec.changes.order_by or "",
+        _route_of(table),
     )
+
+
+def _route_of(table: Table) -> Route | None:
+    """Returns how a table of a route finds its records; None for a table that takes all of them."""
+    share = table.spec.source.share
+    if share is None:
+        return None
+    sources = tuple((str(source.kind), source.path) for source in share.division.to.sources)
+    return Route(sources, share.values, {derived.values: derived.start for derived in table.progress.rest.derived})
 
 
 def why_not(spec: TableSpec) -> str:
@@ -52,7 +66,6 @@ def why_not(spec: TableSpec) -> str:
     changes, shape, source = spec.changes, spec.shape, spec.source
     own_columns = [column.name for column in shape.columns if column.constant is not None or column.header is not None]
     reasons = {
-        "it belongs to a route": spec.source.share is not None,
         "a query, `lookup` or a stage makes its rows, which takes Spark's or Frazil's own functions": spec.has_query
         or any(stage.makes_rows for stage in spec.stage_settings.values()),
         f"its records are {source.value.format}": source.value.format not in _FORMATS,

@@ -26,20 +26,22 @@ def verify_tables(
     spec: PipelineSpec,
     name: str | None,
     level: str,
-    begin: str,
-    end: str,
+    part: tuple[str, str, float],
     note: Callable[[str], None],
     keeps_all: bool = False,
 ) -> list[VerifiedTable]:
-    """Returns what verifying each table of the pipeline, or the one named `name`, has found. level, begin, end: as of
-    `Options`. note: receives what is being done. keeps_all: whether every difference is kept, as a repair needs them.
+    """Returns what verifying each table of the pipeline, or the one named `name`, has found. level: as of `Options`. part:
+    its begin, its end, and its sample. note: receives what is being done. keeps_all: whether every difference is kept, as a
+    repair needs them.
 
     Raises: SpecError for a name that no table has, and for bounds that are not bounds.
     """
-    if Level(level) is not Level.COPY:
-        return verify_at(spec, name, Options(Level(level), begin, end, keeps_all), note)
-    if begin or end:
+    options = Options(Level(level), *part, keeps_all)
+    if options.level is not Level.COPY:
+        return verify_at(spec, name, options, note)
+    if options.is_bounded:
         raise SpecError(
-            "a copy is made of the whole topic", remedy="add --independent or --rows, or leave the bounds out"
+            "a copy is made of the whole topic",
+            remedy="add --independent or --rows, or leave --from, --to and --sample out",
         )
     return verify_copies(spec, name, note)

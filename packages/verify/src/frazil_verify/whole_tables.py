@@ -27,7 +27,7 @@ from frazil.spec import PipelineSpec
 from frazil.temporary import temporary_folder
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare
-from frazil_verify.copies import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil_verify.copies import NOT_YET, Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
 
 _TIMEOUT_S = 300.0
 
@@ -43,14 +43,18 @@ def verify_copies(
     source = open_topics(spec)
     tables = find_tables(spec, source, known_state(spec), name)
     if not has_catalog(spec):
-        return [VerifiedTable(table.name, "it does not exist yet") for table in tables]
+        return [VerifiedTable(table.name, "it does not exist yet", NOT_YET) for table in tables]
     if not is_local(spec.spark.master):  # The copy's folder is this machine's.
         spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
     with running_jvm(spec) as jvm, named_jvm_death():
         catalog = open_catalog(jvm, spec)
-        reasons = {table.name: load_for_copy(table, catalog, source) for table in tables}
-        results = {table_name: VerifiedTable(table_name, reason) for table_name, reason in reasons.items() if reason}
-        for copies in plan_copies(table for table in tables if not reasons[table.name]):
+        refusals = {table.name: load_for_copy(table, catalog, source) for table in tables}
+        results = {
+            table_name: VerifiedTable(table_name, refusal.reason, refusal.remedy)
+            for table_name, refusal in refusals.items()
+            if refusal is not None
+        }
+        for copies in plan_copies(table for table in tables if refusals[table.name] is None):
             note(f"making {', '.join(table.name for table in copies.tables)} again from the topics")
             with temporary_folder(PREFIX) as folder:
                 for result in _compared(spec, jvm, catalog, source, copies, folder, note):
@@ -90,7 +94,7 @@ def _compared(
                 jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source, catalog)
             )
         except (NotComparable, NotReadable) as error:
-            yield VerifiedTable(table.name, str(error))
+            yield VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
 
 
 def _ignore(_: Sequence[Table]) -> None:
@@ -103,11 +107,12 @@ def _verified(
     assert table.state is not None
     if copy.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF) or copy.position() != table.position():
         reason = copy.status.reason or "the topic could not be read to the table's progress"
-        return VerifiedTable(table.name, f"the copy is incomplete: {reason}")
+        remedy = "mend what the reason names, and run it again; --ledger needs no copy"
+        return VerifiedTable(table.name, f"the copy is incomplete: {reason}", remedy)
     spark = jvm.session()
     rows = partial(rows_of, spark)
     state = copied.load(copy.name)
     if state is None or state.head_id is None or table.state.head_id is None:
-        return VerifiedTable(table.name, "it has no rows yet")
+        return VerifiedTable(table.name, "it has no rows yet", NOT_YET)
     difference = compare(rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id))
-    return VerifiedTable(table.name, "", difference, is_partial)
+    return VerifiedTable(table.name, difference=difference, is_partial=is_partial)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline, ended
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
@@ -131,24 +133,36 @@ def test_a_report_has_every_difference_so_that_a_repair_mends_them_all(scene: Sc
 
 @pytest.mark.last
 @pytest.mark.usefixtures("damaged")
-def test_a_repair_that_is_killed_and_repeated_mends_the_table_once(scene: Scene, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
+def test_a_repair_beside_a_batch_that_is_killed_and_repeated_mends_the_table_once(scene: Scene, tmp_path: Path) -> None:
+    report, held = tmp_path / "report.json", tmp_path / "held"
     assert scene.verify(EVENTS, "--independent", "--report", str(report))[0] == 4
     words = ("repair", EVENTS, "--from", str(report))
     done, plan = scene.pipeline.command(*words)
     assert (done.returncode, plan["add"], plan["remove"], plan["applied"]) == (4, 2, 2, False), done.stderr
-    for point in ("repair.written", "repair.landed"):
-        environment = {"FRAZIL_FAILPOINTS": f"{point}=kill"}
-        pipeline = scene.pipeline
-        killed = ended(pipeline.directory, pipeline.file, *words, "--apply", environment=environment)
-        assert killed.returncode == -signal.SIGKILL
+
+    def killed(points: str) -> bool:
+        environment, pipeline = {"FRAZIL_FAILPOINTS": points}, scene.pipeline
+        return (
+            ended(pipeline.directory, pipeline.file, *words, "--apply", environment=environment).returncode
+            == -signal.SIGKILL
+        )
+
+    assert killed("repair.written=kill")
+    held.touch()
+    with ThreadPoolExecutor(1) as beside:
+        repairing = beside.submit(killed, f"repair.written=hold@{held};repair.landed=kill")
+        wait_until(Path(f"{held}.reached").exists, "the repair is about to be committed")
+        scene.send(120, 20)
+        scene.pipeline.run()
+        held.unlink()
+        assert repairing.result()
     done, again = scene.pipeline.command(*words, "--apply")
     assert (done.returncode, again["applied"], again["add"]) == (0, True, 0), done.stderr
     for level in ("--independent", "--rows", "--ledger"):
         code, tables = scene.verify(EVENTS, level)
         assert (code, tables[EVENTS]["counts"]) == (0, {}), tables
     assert any("the repair in snapshot" in note for note in tables[EVENTS]["notes"])
-    scene.send(120, 20)
+    scene.send(140, 20)
     scene.pipeline.run()
     code, tables = scene.verify(EVENTS, "--independent")
-    assert (code, tables[EVENTS]["seen"]["records"]) == (0, 140), tables
+    assert (code, tables[EVENTS]["seen"]["records"]) == (0, 160), tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class MemoryRows:
 
     rows: list[Row]
     schema: pa.Schema
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """See StoredRows."""
@@ -65,8 +66,8 @@ class Filled:
             rows += list(rows_of(file.path, frozenset(gone)))
         return rows
 
-    def judge(self, rows: list[Row] | None = None) -> Judgement:
-        """The judgement on the table, or on other rows in its place."""
+    def judge(self, rows: list[Row] | None = None, part: tuple[int, int] | None = None) -> Judgement:
+        """The judgement on the table, or on other rows in its place. part: of the offsets of each partition."""
         table = Table(self.loop.spec.tables[0])
         table.state = state = self.loop.catalog.load(TABLE)
         assert state is not None
@@ -74,7 +75,10 @@ class Filled:
         rules = rules_of(table, state, schema, {})
         ranges = [Range(TOPIC, number, 0, end) for number, end in state.progress.offsets[TOPIC].items()]
         stored: Any = MemoryRows(self.rows() if rows is None else rows, schema)
-        return Judge(rules, stored, self._read, ranges, lambda _: None).run()
+        parts = ranges if part is None else [replace(of, start=part[0], end=part[1]) for of in ranges]
+        read_ranges = [replace(of, start=of_part.start) for of, of_part in zip(ranges, parts, strict=True)]
+        judge = Judge(rules, stored, self._read, parts, lambda _: None, read_ranges if rules.key_columns else None)
+        return judge.run(is_bounded=part is not None)
 
     def _read(self, ranges: Sequence[Range]) -> Iterator[list[Record]]:
         for wanted in ranges:

@@ -62,7 +62,7 @@ def test_a_table_that_the_keys_of_a_topic_ask_for_is_found_and_copied_alone(tmp_
     scene.feed("orders", b"a")
     scene.settle(scene.start())
     (table,) = find_tables(scene.spec(), scene.source, ProcessState(), "shop.orders")
-    assert load_for_copy(table, scene.catalog, scene.source) == ""
+    assert load_for_copy(table, scene.catalog, scene.source) is None
     copy = _copied(scene, [table], scene.spec())
     assert [row["value"] for row in live_rows(copy, "shop.orders")] == ["a"]
     assert copy.load("shop.others") is None
@@ -101,7 +101,10 @@ def test_what_no_topic_can_prove_is_named(
         del scene.source.by_name["a"]
     elif case == "recreated":
         scene.source.create("a")
-    assert load_for_copy(table, catalog, scene.source) == reason
+    refusal = load_for_copy(table, catalog, scene.source)
+    assert refusal is not None
+    assert refusal.reason == reason
+    assert refusal.remedy
 
 
 def test_records_that_retention_has_deleted_are_noticed(tmp_path: Path) -> None:
@@ -133,7 +136,7 @@ def test_a_table_that_began_at_the_latest_offset_is_copied_from_its_first_one(tm
     scene.feed("a", {"id": 1}, {"id": 2}, {"id": 3}, {"id": 4})
     (table,) = scene.catch_up()
     table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
-    assert load_for_copy(table, scene.catalog, scene.source) == ""
+    assert load_for_copy(table, scene.catalog, scene.source) is None
     copy = _copied(scene, [table], scene.spec("a"))
     assert live_rows(copy, "n.a") == scene.rows("n.a") == [{"id": 3}, {"id": 4}]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from frazil.cli.main import main
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from frazil_verify.levels import _time_of
+from frazil_verify.command import _share_of
+from frazil_verify.independent.topic import Range
+from frazil_verify.levels import Opened, Options, _sampled, _time_of
 from frazil_verify.verify import verify_tables
 
 FILE = "pipeline: p\nkafka: {bootstrap.servers: 'localhost:1'}\ntables: {a.b: {topic: t}}\n"
@@ -27,8 +30,8 @@ def test_a_copy_has_no_bounds_and_other_levels_have(tmp_path: Path) -> None:
     file = tmp_path / "frazil.yaml"
     file.write_text(FILE)
     with pytest.raises(SpecError, match="a copy is made of the whole topic") as refused:
-        verify_tables(load_spec(file, {}), None, "copy", "10", "", lambda _: None)
-    assert refused.value.remedy == "add --independent or --rows, or leave the bounds out"
+        verify_tables(load_spec(file, {}), None, "copy", ("10", "", 1.0), lambda _: None)
+    assert refused.value.remedy == "add --independent or --rows, or leave --from, --to and --sample out"
 
 
 def test_a_bound_is_a_time_in_a_form_that_the_remedy_names() -> None:
@@ -37,3 +40,23 @@ def test_a_bound_is_a_time_in_a_form_that_the_remedy_names() -> None:
     text = refused.value.remedy.rpartition(" ")[2]
     assert _time_of(text) == 1_769_817_600_000
     assert _time_of("") is None
+
+
+@pytest.mark.parametrize("text", ["1", "0%", "101%", "a few", "-1%"])
+def test_a_share_is_written_as_the_remedy_names_it(text: str) -> None:
+    with pytest.raises(SpecError, match="is not a share") as refused:
+        _share_of(text)
+    assert _share_of(refused.value.remedy.rpartition(" ")[2]) == 0.005
+    assert _share_of("") == 1
+
+
+def test_a_sample_has_the_share_of_the_offsets_in_blocks_and_at_least_one() -> None:
+    nothing: Any = None
+    opened = Opened(nothing, nothing, nothing, Options(sample=0.1), print)
+    every = [Range("t", 0, 5, 500_000), Range("t", 1, 0, 500_000)]
+    blocks = list(_sampled(opened, every))
+    assert len(blocks) == 10
+    assert blocks == sorted(blocks, key=lambda block: (block.partition, block.start))
+    assert all(0 < block.end - block.start <= 10_000 for block in blocks)
+    assert len(list(_sampled(opened, [Range("t", 0, 5, 9)]))) == 1
+    assert list(_sampled(Opened(nothing, nothing, nothing, Options(), print), every)) == every

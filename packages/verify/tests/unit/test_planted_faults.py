@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from frazil_verify.findings import Kind
 from frazil_verify.independent.rules import NotJudged
 from packages.verify.tests.unit.planted import FAULTS, Filled
 from tests.simulation.judge.loop import Sent
@@ -84,6 +85,21 @@ def test_every_planted_fault_is_found_with_its_offset(filled: tuple[str, Filled]
         if offset is None and name not in ("doubled row", "doubled file", "invented row"):
             assert places - {None}, (kind, name)
     assert unfound == []
+
+
+def test_of_a_part_of_the_offsets_later_changes_count_and_other_rows_do_not(filled: tuple[str, Filled]) -> None:
+    kind, table = filled
+    if "partition" not in TABLES[kind].get("metadata", ()):
+        with pytest.raises(NotJudged, match="by the columns of partition and offset"):
+            table.judge(part=(3, 12))
+        return
+    assert table.judge(part=(3, 12)).findings.counts == {}
+    rows = [dict(row) for row in table.rows()]
+    inside = next(row for row in rows if 3 <= row["_offset"] < 12)
+    outside = next(row for row in rows if row["_offset"] >= 12)
+    inside["name"], outside["name"] = "another", "another"
+    (finding,) = table.judge(rows, part=(3, 12)).findings.first
+    assert (finding.kind, finding.partition, finding.offset) == (Kind.CHANGED, inside["_partition"], inside["_offset"])
 
 
 def test_a_table_with_a_time_that_python_does_not_have_is_not_judged(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def answer_to(error: Exception, has_landed: bool | None, has_moved: bool, is_ref
     """
     if has_landed is not False:
         return Answer.DONE if has_landed else Answer.UNKNOWN
-    if is_refused or _is_check(error):
+    # Iceberg itself refuses an attempt before it is sent; a catalog's own complaint, such as that of Glue or of a Hive
+    # Metastore, has the same class and a cause.
+    if is_refused or (_class_of(error) == _CHECK and len(causes_of(error)) == 1):
         return Answer.REFUSED
     if _class_of(error) == _CONFLICT:
         # Every catalog compares an attempt with the state that it replaces: once that is replaced, no copy of it can land.
@@ -89,13 +91,6 @@ def is_conflict(error: Exception, *names: str) -> bool:
     if any("CommitStateUnknown" in name for name in class_names):
         return False
     return any(wanted in name for name in class_names for wanted in (_CONFLICT, _CHECK, *names))
-
-
-def _is_check(error: Exception) -> bool:
-    """Returns whether Iceberg itself has refused the last attempt, before it was sent. A catalog's own complaint, such as
-    that of Glue or of a Hive Metastore, has the same class and a cause.
-    """
-    return _class_of(error) == _CHECK and len(causes_of(error)) == 1
 
 
 def _class_of(error: Exception) -> str:

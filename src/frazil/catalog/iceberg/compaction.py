@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,9 @@ def written_groups(
     options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
     is_chosen_here = compaction.partitions is not None or not is_readable
     most = int(options.pop(_MOST_FILES, sys.maxsize)) if is_chosen_here else sys.maxsize
-    planned = _planned(jvm, seen, options)
+    planner = jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(seen)
+    planner.init(dict(options))
+    planned = each(planner.plan().groups())
     if compaction.partitions is not None:
         planned = _of_partitions(jvm, java, planned, compaction.partitions)
     if is_readable:
@@ -102,7 +104,11 @@ def written_groups(
         rewrite_group = partial(rewrite_records, gateway, java)
         planned = worth_rewriting(gateway, java, planned)
     if compaction.files is not None:
-        planned = _with_files(planned, compaction.files)
+        planned = (
+            group
+            for group in planned
+            if any(str(task.file().location()) in compaction.files for task in each(group.fileScanTasks()))
+        )
     planned = _up_to(planned, most)
     merger = None
     if merge_of is not None and not (compaction.sort or compaction.zorder):
@@ -146,12 +152,6 @@ def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False, head_id: int | 
     return iceberg.BaseTable(operations, java.name())
 
 
-def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
-    planner = jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table)
-    planner.init(dict(options))
-    return each(planner.plan().groups())
-
-
 def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
     """Yields the groups of these partitions, and groups of an older spec, which Iceberg plans as one group; where the
     current spec has no partitions, together with the files of that.
@@ -164,13 +164,6 @@ def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[s
         file = group.fileScanTasks().get(0).file()
         described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
         if int(file.specId()) != int(group.outputSpecId()) or partition_text(described) in partitions:
-            yield group
-
-
-def _with_files(groups: Iterator[Any], files: Set[str]) -> Iterator[Any]:
-    """Yields the groups that have at least one of these files."""
-    for group in groups:
-        if any(str(task.file().location()) in files for task in each(group.fileScanTasks())):
             yield group
 
 
@@ -270,7 +263,10 @@ def _rewrite(
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
         rows, cores = spark.read.format("iceberg").option("scan-task-set-id", name), _cores(spark)
         scan = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
-        scan, is_mixed = scan.coalesce(cores), _is_mixed(table, group)
+        scan, spec_id = scan.coalesce(cores), group.outputSpecId()
+        # Rows of one file may belong to any number of partitions where its spec differs from the output spec.
+        is_mixed = bool(table.specs().get(spec_id).isPartitioned())
+        is_mixed = is_mixed and group.fileScanTasks().get(0).file().specId() != spec_id
         if not is_mixed:
             scan = _ordered(scan, order, min(cores, int(group.expectedOutputFiles())))
         options = _writing(group, is_mixed, is_other_order, _largest_file(group, cores))
@@ -298,14 +294,6 @@ def _largest_file(group: Any, cores: int) -> int:
     if files <= cores:
         return int(group.maxOutputFileSize())
     return int(group.inputFilesSizeInBytes()) * 21 // (20 * files)
-
-
-def _is_mixed(table: Any, group: Any) -> bool:
-    """Returns whether the rows of one file may belong to any number of partitions: the file's spec differs from the
-    output spec.
-    """
-    spec_id = group.outputSpecId()
-    return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
 
 
 def _writing(group: Any, is_mixed: bool, is_other_order: bool, largest_bytes: int) -> dict[str, str]:

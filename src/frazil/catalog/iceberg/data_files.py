@@ -378,13 +378,10 @@ class Described:
 
     def _parted(self, tasks: Any, at_once: int) -> Iterator[str]:
         batches = self._iceberg.relocated.com.google.common.collect.Iterators.partition(tasks.iterator(), at_once)
-        while batches.hasNext():
-            yield self._json(batches.next())
-
-    def _json(self, tasks: Any) -> str:
         responses = self._iceberg.rest.responses
-        response = responses.FetchScanTasksResponse.builder().withFileScanTasks(tasks).withSpecsById(self._specs)
-        return str(responses.FetchScanTasksResponseParser.toJson(response.build()))
+        while batches.hasNext():
+            response = responses.FetchScanTasksResponse.builder().withFileScanTasks(batches.next())
+            yield str(responses.FetchScanTasksResponseParser.toJson(response.withSpecsById(self._specs).build()))
 
 
 def _live_files(text: str) -> Iterator[LiveFile]:

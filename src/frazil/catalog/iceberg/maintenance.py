@@ -103,7 +103,10 @@ class IcebergMaintenance:
             scan = java.newScan() if branch == MAIN else java.newScan().useSnapshot(head.snapshotId())
             scan = scan.planWith(maintenance_workers(self._catalog.gateway))
             files = Described(self._jvm, java).batches(scan)
-            return read_table_metadata(table, text, files, _manifests(java, head), branch)
+            manifests = [
+                (int(file.length()), int(file.partitionSpecId())) for file in each(head.allManifests(java.io()))
+            ]
+            return read_table_metadata(table, text, files, manifests, branch)
         except java_errors() as error:
             if is_not_there(error):
                 return None
@@ -359,12 +362,6 @@ def _settings(cores: int) -> dict[str, str]:
         _SPLIT_SIZE: _UNLIMITED,
         "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
     }
-
-
-def _manifests(java: Any, snapshot: Any) -> list[tuple[int, int]]:
-    """Returns the size in bytes and the partition spec of each manifest of the snapshot."""
-    manifests = each(snapshot.allManifests(java.io()))
-    return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
 
 
 class _Together:

@@ -38,7 +38,10 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         try:
             result = _list(io, location)
             task_settings = {**properties, **identity_of(gateway, io, location, properties)}
-            _check_writing(gateway, io, location)
+            try:
+                try_writing(gateway, io, location)
+            except java_errors() as error:
+                raise unavailable("the store cannot be written to", error, location) from None
         finally:
             _close(io)
     except java_errors() as error:
@@ -97,13 +100,6 @@ def _list(io: Any, location: str) -> str:
 def _unreachable(error: Exception, location: str) -> FrazilError:
     what = "the store cannot be reached"
     return mistake_of(what, error, location) or unavailable(what, error, location)
-
-
-def _check_writing(gateway: Any, io: Any, location: str) -> None:
-    try:
-        try_writing(gateway, io, location)
-    except java_errors() as error:
-        raise unavailable("the store cannot be written to", error, location) from None
 
 
 def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:

@@ -102,11 +102,6 @@ def _is_flat(members: Mapping[str, Slices]) -> Bools:
     return np.asarray((members["__op"].kind > NULL) | (members["__deleted"].kind > NULL))
 
 
-def _without_row(members: Mapping[str, Slices], is_flat: Bools) -> dict[str, Slices]:
-    """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
-    return {name: slices if name in FLAT else slices.masked(~is_flat) for name, slices in members.items()}
-
-
 def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch) -> Bools:
     """Returns which records can be read at least in part; for the others only the fault of their text is reported."""
     return np.asarray((error == scan.OK) & ~batch.texts.conversion.refused)
@@ -118,7 +113,8 @@ def _debezium_members(
     """Returns the kind of each record, from its members. good: which records can be read."""
     is_flat = _is_flat(members) if batch.envelope.kind != "none" else objects.kind == OBJECT
     if is_flat.any():
-        members = _without_row(members, is_flat)
+        # Fields of unwrapped rows may have the names of an envelope's members.
+        members = {name: column if name in FLAT else column.masked(~is_flat) for name, column in members.items()}
     op = read_string(batch, members["op"], "op")
     record_kind = np.full(len(objects), NO_ENVELOPE, np.int32)
     named = members["op"].kind != ABSENT

@@ -40,7 +40,9 @@ def read_image(
     """Returns one image of the row per record, null where there is none."""
     is_text = np.isin(slices.kind, (STRING, ESCAPED))
     envelopes.record_kind[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
-    image = _read_struct(batch.texts, slices, kind, name)
+    error = np.zeros(len(slices), np.uint8)
+    image = _read_members(batch.texts, slices, kind, name, error)
+    refuse_objects(batch.texts, slices, error, (name,))
     if not is_text.any():
         return image
     texts = slices.take(is_text)
@@ -66,13 +68,6 @@ def mark_changes_without_image(batch: EnvelopeBatch, envelopes: EnvelopeMembers,
         source = members_of(batch, envelopes, "source", ["connector"], lacks)
         connector = read_string(batch, source["connector"], "source.connector")
         envelopes.record_kind[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = kind
-
-
-def _read_struct(texts: Texts, slices: Slices, kind: StructType, name: str) -> pa.Array:
-    error = np.zeros(len(slices), np.uint8)
-    image = _read_members(texts, slices, kind, name, error)
-    refuse_objects(texts, slices, error, (name,))
-    return image
 
 
 def _read_members(texts: Texts, slices: Slices, kind: StructType, name: str, error: NDArray[np.uint8]) -> pa.Array:

@@ -63,7 +63,8 @@ def fill_from_keys(
     refused = opened.refused.copy()
     refused[rows[decoded.refused]] = True
     mismatches = [
-        replace(mismatch, row=int(rows[mismatch.row]), path=_inside(mismatch.path)) for mismatch in decoded.mismatches
+        replace(mismatch, row=int(rows[mismatch.row]), path=".".join(filter(None, ("before", mismatch.path))))
+        for mismatch in decoded.mismatches
     ]
     columns = list(opened.columns)
     columns[names.index("before")] = replace_rows(before, lacks, image)
@@ -77,10 +78,6 @@ def fill_from_keys(
         mismatches=[*opened.mismatches, *mismatches],
         requested_fields=requested_fields,
     )
-
-
-def _inside(path: str) -> str:
-    return f"before.{path}" if path else "before"
 
 
 def read_ids(reading: Reading, records: Records, kind: IcebergType | None) -> Decoded:

@@ -15,7 +15,7 @@ from frazil.cdc.json.row_images import read_documents
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion
-from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places
+from frazil.schema.arrow import arrow_type, as_written, spread_places
 
 
 def open_documents(
@@ -37,17 +37,13 @@ def open_documents(
         if field.name in IMAGES_OF:
             columns_by_name[field.name] = _read(conversion, raw.get(field.name), field)
             op, kind = ("u", NO_DOCUMENT) if field.name == "after" else ("d", BY_KEY)
-            lacks = np.asarray(pc.fill_null(pc.equal(columns_by_name["op"], op), False)) & ~_has_text(
-                raw.get(field.name), rows
-            )
+            texts = raw.get(field.name)
+            has_text = np.zeros(rows, np.bool_) if texts is None else np.asarray(texts.is_valid())
+            lacks = np.asarray(pc.fill_null(pc.equal(columns_by_name["op"], op), False)) & ~has_text
             columns_by_name["record_kind"] = pc.if_else(
                 pa.array(lacks), pa.scalar(kind, pa.int32()), columns_by_name["record_kind"]
             )
     return conversion.decoded([columns_by_name[field.name] for field in fields])
-
-
-def _has_text(raw: pa.Array | None, rows: int) -> Bools:
-    return np.zeros(rows, np.bool_) if raw is None else np.asarray(raw.is_valid())
 
 
 def _read(conversion: Conversion, raw: pa.Array | None, field: NestedField) -> pa.Array:

@@ -207,22 +207,10 @@ def _make_true(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _array(pa.bool_(), rows, valid, np.full((rows + 7) // 8, 0xFF, np.uint8))
 
 
-def _make_null(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
-    return pa.nulls(int(walk.counts[part.context]), pa.bool_())
-
-
-def _make_struct(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    return _struct(walk, part, valid, [make_array(walk, child, valid) for child in part.children])
-
-
 def _struct(walk: WalkResult, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
     assert isinstance(part.type, StructType)
     names = [member.name for member in part.type.fields]
     return struct_array(int(walk.counts[part.context]), names, arrays, validity(valid))
-
-
-def _make_optional(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
-    return make_array(walk, part.children[0], walk.of(part) != 0)
 
 
 def _make_union(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
@@ -266,9 +254,11 @@ _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {
     "enum": _make_enum,
     "json": _make_json,
     "true": _make_true,
-    "null": _make_null,
-    "struct": _make_struct,
-    "optional": _make_optional,
+    "null": lambda walk, part, _: pa.nulls(int(walk.counts[part.context]), pa.bool_()),
+    "struct": lambda walk, part, valid: _struct(
+        walk, part, valid, [make_array(walk, child, valid) for child in part.children]
+    ),
+    "optional": lambda walk, part, _: make_array(walk, part.children[0], walk.of(part) != 0),
     "union": _make_union,
     "list": _make_list,
     "map": _make_map,

@@ -25,7 +25,7 @@ from frazil.decode.avro.code import (
     scalar_type,
 )
 from frazil.decode.avro.json import Write, json_writer
-from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, MAX_PRECISION, Avro, AvroField, branch_names, unusable
+from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, MAX_PRECISION, Avro, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
 from frazil.decode.forms import OWN_FORMS, Forms
 
@@ -192,8 +192,11 @@ class _Planner:
         start, parts, names = len(self.code.steps), [], []
         inside = replace(place, level=place.level + 1)
         for member in avro.fields:
-            part = self._field(member, inside)
+            at = inside.inside(member.name)
+            self._count_field(at)
+            part = self.value(member.type, at)
             if part is not None:
+                self.aliases[at.path] = member.aliases
                 parts.append(part)
                 names.append(member.name)
         self.open.pop()
@@ -203,14 +206,6 @@ class _Planner:
             return None
         kind = _struct(names, tuple(parts)) if parts else EmptyStruct()
         return Part("struct", kind, place.context, place.name, children=tuple(parts))
-
-    def _field(self, member: AvroField, place: _Place) -> Part | None:
-        inside = place.inside(member.name)
-        self._count_field(inside)
-        part = self.value(member.type, inside)
-        if part is not None:
-            self.aliases[inside.path] = member.aliases
-        return part
 
     def _json(self, avro: Avro, place: _Place) -> Part:
         if None not in self.open[self.open.index(avro) :]:

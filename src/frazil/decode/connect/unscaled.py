@@ -102,7 +102,9 @@ def digit_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
         )
         digit_column = pc.replace_with_mask(digit_column, pa.array(np.isin(np.arange(len(values)), rows)), texts)
     digit_column = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), digit_column, None)
-    return _by_value(digit_column) if by_value else digit_column
+    if by_value:
+        return pc.replace_substring_regex(digit_column, r"^(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")
+    return digit_column
 
 
 def _scales(scales: pa.Array) -> NDArray[np.int64]:
@@ -158,7 +160,3 @@ def _with_point(digits: str | None, scale: int) -> str | None:
         return "0" if digits == "0" else f"{sign}{digits}{'0' * -scale}"
     digits = digits.zfill(scale + 1)
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
-
-
-def _by_value(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, r"^(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")

@@ -55,7 +55,8 @@ def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     codes = _SIX_BITS[bytes_of(texts)[: offsets[-1]]]
     starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
     bad = is_present & ((ends - starts) % 4 != 0)
-    pads = _count(codes >= _PAD, starts, ends)
+    pad_sums = np.concatenate([[0], np.cumsum(codes >= _PAD, dtype=np.int64)])
+    pads = pad_sums[ends] - pad_sums[starts]
     last = [(ends - starts > back) & (codes[np.maximum(ends - 1 - back, 0)] == _PAD) for back in (0, 1)]
     at_end = last[0].astype(np.int64) + (last[0] & last[1])
     bad |= is_present & (pads != at_end)  # A character of another alphabet, or padding in the middle.
@@ -65,11 +66,6 @@ def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     out, out_offsets = _join(kept, lengths, np.where(good, at_end, 0))
     mask = pa.py_buffer(np.packbits(good, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), rows, [mask, pa.py_buffer(out_offsets), pa.py_buffer(out)]), bad
-
-
-def _count(flags: NDArray[np.bool_], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    sums = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
-    return np.asarray(sums[ends] - sums[starts])
 
 
 def _join(
@@ -197,10 +193,6 @@ def _read_decimal(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Arra
     column.bad[decimals.state == NO_NUMBER] = UNREADABLE
     column.bad[decimals.state == TOO_WIDE] = OUT_OF_RANGE
     return decimals.array
-
-
-def _read_date(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
-    return _within_years(column, _cast(column, pa.date32()))
 
 
 def _read_time(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
@@ -353,7 +345,7 @@ def _read_fixed(column: TextColumn, kind: t.IcebergType, kinds: U8) -> pa.Array:
 
 TEXT_READERS: dict[type[t.IcebergType], TextReader] = {
     t.DecimalType: TextReader(True, _read_decimal),
-    t.DateType: TextReader(False, _read_date),
+    t.DateType: TextReader(False, lambda column, *_: _within_years(column, _cast(column, pa.date32()))),
     t.TimeType: TextReader(False, _read_time),
     t.TimestampType: TextReader(True, _read_timestamp),
     t.TimestamptzType: TextReader(True, _read_timestamp),

@@ -62,7 +62,7 @@ def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> Frazi
     error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
     limit = planned.table.spec.bad_records.dead_letters.stop_above
     if isinstance(error, RecordError):
-        bad, count = report.bad_records.count, report.counts.record_count
+        bad, count = report.bad_records.faulty_count, report.counts.record_count
         error.message = (
             f"{bad} of {count} records are bad, more than {100 * limit:g}% of recent records: {error.message}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pyiceberg.schema import Schema
@@ -47,6 +47,21 @@ class Lookups(Protocol):
 
         Raises: SpecError where that condition names a lookup.
         """
+
+
+class Waits(Protocol):
+    """Replays the records that wait for their row of a reference table, beside ingestion."""
+
+    def note(self, tables: Iterable[Table]) -> None:
+        """Takes the tables of the process, and gives them the numbers of their records that wait; returns at once. Only the
+        loop's thread calls it.
+        """
+
+    def stop(self, timeout_s: float) -> None:
+        """Begins no further replay, and waits for the current one. A replay that is left is finished by the next run."""
+
+    def run_last(self) -> None:
+        """Replays what is due at the end of a run that has only caught up."""
 
 
 def open_lookups(catalog: Catalog) -> Lookups:

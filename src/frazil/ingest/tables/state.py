@@ -221,6 +221,8 @@ class CatalogState:
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.
     dead_letter_count: int = 0
+    #: Those of them that wait for a row of a reference table; None where no lookup has `wait`, and before they are counted.
+    waiting_count: int | None = None
 
 
 MANY_FILES = 500
@@ -364,7 +366,7 @@ class BadRecordState:
 
     def note_committed(self, report: TaskReport) -> bool:
         """Counts a committed batch; returns whether batches stop reading what dead letters need, after many good ones."""
-        self.tally.add(report.counts.record_count, report.bad_records.count)
+        self.tally.add(report.counts.record_count, report.bad_records.faulty_count)
         self.good_batches = 0 if report.bad_records.count else self.good_batches + 1
         if self.good_batches < _GOOD_BATCHES:
             return False

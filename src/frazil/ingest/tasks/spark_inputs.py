@@ -8,7 +8,7 @@ processes of one machine.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -134,6 +134,10 @@ class _FirstRun(TableRun):
         """Keeps the records for the second stage."""
         self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
 
+    def take_parts(self, topic: str, parts: pa.RecordBatch, refused: pa.RecordBatch, reasons: Sequence[str]) -> None:
+        """Keeps the records for the second stage."""
+        self._keep(partial(TableRun.take_parts, topic=topic, parts=parts, refused=refused, reasons=reasons))
+
     def take_share(self, topic: str, share: TableRecords, latest: Mapping[str, Mapping[int, int]]) -> None:
         """Decodes the records, and keeps them and what is reported of the others for the second stage."""
         if share.report is not None:
@@ -147,6 +151,7 @@ class _FirstRun(TableRun):
         if is_crashing.any():
             self._keep(partial(TableRun.take, topic=topic, records=records.filter(pa.array(is_crashing))))
             records = records.filter(pa.array(~is_crashing))
+        records = self._whole(topic, records)
         if records.num_rows:
             read = partial(self._read_inputs, topic)
             for piece, _, (changes, inputs) in read_bounded(records, read, self.target.reading.evolution.columns_left):

@@ -6,7 +6,7 @@ broker): a record that cannot become a row is reported, and the task then writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from frazil.dead_letters.record import DeadLetterFiles
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
+from frazil.error_classes import ErrorClass
 from frazil.failpoints import hit
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
 from frazil.ingest.tasks.tally import Tally, latest_of
@@ -39,6 +40,7 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.stage import PART, RAW_VALUE, Assembler
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.history.records import take_times
 from frazil.upsert.merge.records import refuse_unmergeable
@@ -219,6 +221,8 @@ class TableRun:
         self.row_fields = self.target.metadata_fields | {"partition", "offset"}
         self.changes = TaskChanges(self.target, self.topics)
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
+        #: By topic, what makes whole records of parts.
+        self.assemblers: dict[str, Assembler | None] = {}
 
     @property
     def is_writing(self) -> bool:
@@ -255,6 +259,9 @@ class TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
+        records = self._whole(topic, records)
+        if not records.num_rows:
+            return
         decoded = [of_source]
 
         def read(columns: dict[str, pa.Array]) -> Changes:
@@ -268,7 +275,9 @@ class TableRun:
     def _take_read(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
         changes, dropped, late = self.changes.late.split(topic, columns, changes)
         decoded = changes.decoded
-        self.tally.count(topic, columns, changes.ignored_records | dropped)
+        self.tally.count(
+            topic, {**columns, "value": columns.get(RAW_VALUE, columns["value"])}, changes.ignored_records | dropped
+        )
         self._note_late(topic, columns, late)
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
@@ -286,6 +295,29 @@ class TableRun:
             if self.is_writing:
                 bad = pick(columns, np.array(list(late)))
                 self.dead_letters.write_unread(topic, bad, list(late.values()))
+
+    def _whole(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the records whose values are whole, after taking those that are parts of others."""
+        if topic not in self.assemblers:
+            made = (stage.assembler(self.target, topic) for stage in self.target.stages)
+            self.assemblers[topic] = next((assembler for assembler in made if assembler is not None), None)
+        assembler = self.assemblers[topic]
+        assembled = assembler.take(records) if assembler is not None else None
+        if assembled is None:
+            return records
+        if assembled.parts.num_rows or assembled.refused.num_rows:
+            self.take_parts(topic, assembled.parts, assembled.refused, assembled.reasons)
+        return assembled.records
+
+    def take_parts(self, topic: str, parts: pa.RecordBatch, refused: pa.RecordBatch, reasons: Sequence[str]) -> None:
+        """Counts records that are parts of others, and makes dead letters of those that can be none. reasons: why not."""
+        if parts.num_rows:
+            self.tally.count(topic, plain_columns(parts), {PART: parts.num_rows})
+        if refused.num_rows:
+            places = zip(refused["partition"].to_pylist(), refused["offset"].to_pylist(), reasons, strict=True)
+            kind = ErrorClass.REFUSED_BY_STAGE
+            bad = [BadRecord(topic, partition, offset, kind, "", reason) for partition, offset, reason in places]
+            self._note_unread(topic, plain_columns(refused), bad)
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
         """Takes records without their values: bad ones, or those that another table takes."""

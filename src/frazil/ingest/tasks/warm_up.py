@@ -19,6 +19,7 @@ from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
 from frazil.schema.evolve import new_schema
 from frazil.upsert.arrival_order import ArrivalOrder
+from frazil.write import digests
 
 _SAMPLE = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
 _MANY_KEYS = 100
@@ -40,6 +41,7 @@ def warm_up(compiles_all: bool = False) -> None:
     text_numbers.warm_up(compiles_all)
     keys.warm_up(compiles_all)
     hashes.warm_up(compiles_all)
+    digests.warm_up()
     place, no_kind = np.zeros(1, np.int32), np.zeros(1, np.uint8)
     group_equal(0, Slices(place, place, no_kind, place))
     find_scalars(0, place, place, no_kind, np.empty((1, 4), np.int32))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from frazil.kafka.fetch.cluster import Cluster
 
@@ -18,3 +19,13 @@ def cluster_of(settings: Mapping[str, str]) -> Cluster:
     while len(_clusters) > _MOST:
         _clusters.pop(next(iter(_clusters))).close()
     return cluster
+
+
+@contextmanager
+def second_cluster() -> Iterator[Cluster]:
+    """Gives its block a client with the settings of the newest one, which may be in the middle of a read."""
+    cluster = Cluster(dict(next(reversed(_clusters))))
+    try:
+        yield cluster
+    finally:
+        cluster.close()

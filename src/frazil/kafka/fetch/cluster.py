@@ -83,7 +83,9 @@ class Cluster:
         try:
             answer = connection.ask(_metadata_request(connection, topics), timeout_s)
         except UnavailableError:
-            self._forget(connection)
+            for broker, kept in list(self._connections.items()):
+                if kept is connection:
+                    self.drop(broker)
             raise
         finally:
             if not is_kept:
@@ -139,11 +141,6 @@ class Cluster:
                 return new_connection, False
         assert failure is not None
         raise failure
-
-    def _forget(self, connection: Connection) -> None:
-        for broker, kept in list(self._connections.items()):
-            if kept is connection:
-                self.drop(broker)
 
     def connection(self, broker: int, timeout_s: float = _ANSWER_S) -> Connection:
         """Returns the connection to a broker, a new one where there is none.

@@ -6,6 +6,7 @@ replaced, and `null` removes a key. Each node keeps the line that it comes from,
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,14 @@ class Overrides:
     values: tuple[str, ...] = ()
     #: Whether a variable has chosen the environment: a file without environments ignores it.
     is_by_variable: bool = False
+
+    def replaced(self, environment: str, values: Mapping[str, object]) -> Overrides:
+        """Returns these with another environment, unless that is empty, and with further values, which win. values: by the
+        path to each; texts are read as YAML, as on a command line.
+        """
+        more = tuple(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
+        chosen = environment or self.environment
+        return Overrides(chosen, (*self.values, *more), self.is_by_variable and not environment)
 
 
 def overrides_of_process() -> Overrides:

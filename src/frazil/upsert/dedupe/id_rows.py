@@ -1,7 +1,7 @@
-"""The rows of one append table in one task, with what identifies them.
+"""The rows of one append table in one task, with the hash of what identifies each.
 
-The files of a task have one row of each id at most, so that the driver finds the row of an id in them. Further rows of the
-id are sent to the driver, which writes those that are kept.
+The files of a task have one row of each hash at most, so that the driver finds the row of a hash in them. Further rows are
+sent to the driver, which writes those that are kept.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.read_changes import key_of
 from frazil.write.target import Dedupe, TableTarget
 
-KEY = "key"
-"""Prefix of the columns that identify an event, numbered."""
-TIME, SOURCE, PARTITION, OFFSET, PLACE, ROWS = "time", "source", "partition", "offset", "place", "rows"
-"""Columns of the reported ids: the row's timestamp in microseconds; the number of the topic, partition and offset of its
-record; its index among the rows that are sent to the driver, -1 for a row in a file; how many rows its record has.
+HASH, TIME, SOURCE, PARTITION, OFFSET, PLACE, ROWS = "hash", "time", "source", "partition", "offset", "place", "rows"
+"""Columns of the reported ids: the hash of the id; the row's timestamp in microseconds; the number of the topic, partition
+and offset of its record; its index among the rows that are sent to the driver, -1 for a row in a file; how many rows its
+record has.
 """
 _IN_FILE = -1
 
@@ -52,14 +51,14 @@ class IdRows:
         has_id = np.logical_and.reduce([np.asarray(key.is_valid()) for key in keys])
         places = np.flatnonzero(has_id)
         at = pa.array(places)
-        keys = [key.take(at) for key in keys]
-        is_repeated = self._seen.add(hash_ids(keys)) if places.size else np.zeros(0, np.bool_)
+        hashes = hash_ids(keys if has_id.all() else [key.take(at) for key in keys])
+        is_repeated = self._seen.add(hashes)
         numbers = np.full(places.size, _IN_FILE, np.int64)
         numbers[is_repeated] = self._repeated_count + np.arange(np.count_nonzero(is_repeated))
         self._ids.append(
             pa.table(
                 {
-                    **{f"{KEY}{n}": key for n, key in enumerate(keys)},
+                    HASH: pa.array(hashes),
                     TIME: _times(self._dedupe, rows).take(at),
                     SOURCE: pa.array(np.full(places.size, self._topics.index(topic), np.int32)),
                     PARTITION: records["partition"].cast(pa.int32()).take(at),
@@ -97,8 +96,8 @@ def load_ids(text: str) -> pa.Table:
 
 
 def _with_differences(ids: pa.Table) -> pa.Table:
-    """Returns the ids with the differences between consecutive times and offsets, mostly small: most of the text are the ids
-    then. Differences wrap around, and so do their sums.
+    """Returns the ids with the differences between consecutive times and offsets, mostly small: most of the text are the
+    hashes then. Differences wrap around, and so do their sums.
     """
     for name in (TIME, OFFSET):
         values = np.diff(np.asarray(one_array(ids[name])), prepend=0)

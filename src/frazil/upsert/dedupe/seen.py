@@ -13,7 +13,7 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.raw_memory import COMPILED
+from frazil.raw_memory import COMPILED, load8, load64
 from frazil.schema.arrow import Bools
 from frazil.upsert.deduplicate import comparable
 from frazil.upsert.lookup.live_rows import as_numbers
@@ -66,19 +66,25 @@ def _hash_column(column: pa.Array) -> Hashes:
     column = pa.concat_arrays([column])
     buffers, count = column.buffers(), len(column)
     offsets = np.frombuffer(buffers[1], np.int32, count + 1)
-    data = np.frombuffer(buffers[2], np.uint8) if buffers[2] is not None else np.zeros(0, np.uint8)
-    hashes: Hashes = _hash_bytes(offsets, data)
+    hashes: Hashes = _hash_bytes(offsets, buffers[2].address if buffers[2] is not None else 0)
     return hashes
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _hash_bytes(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> Hashes:
-    """Returns the FNV-1a hash of each text."""
+def _hash_bytes(offsets: NDArray[np.int32], start: int) -> Hashes:
+    """Returns a hash of the bytes of each text, eight at a time. start: the address of the bytes."""
     hashes = np.empty(offsets.size - 1, np.uint64)
     for n in range(hashes.size):
-        value = np.uint64(0xCBF29CE484222325)
-        for place in range(offsets[n], offsets[n + 1]):
-            value = (value ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
+        i, end = start + offsets[n], start + offsets[n + 1]
+        value = np.uint64(0xCBF29CE484222325) ^ np.uint64(end - i)
+        while i + 8 <= end:
+            value = (value ^ load64(i)) * np.uint64(0x9E3779B97F4A7C15)
+            value ^= value >> np.uint64(29)
+            i += 8
+        while i < end:
+            value = (value ^ np.uint64(load8(i))) * np.uint64(0x9E3779B97F4A7C15)
+            value ^= value >> np.uint64(29)
+            i += 1
         hashes[n] = value
     return hashes
 

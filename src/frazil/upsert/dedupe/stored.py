@@ -1,7 +1,7 @@
-"""Which ids of a batch the table may have: the ids of its files as hashes of 64 bits, which stay in memory.
+"""Which hashes of a batch the files of a table may have: their ids as hashes of 64 bits, which stay in memory.
 
 A hash takes 8 bytes where an id takes 40, and comparing it takes a tenth of the time. Few ids of a batch are found so, and
-only these are compared with the ids themselves (`upsert.lookup`).
+only these are compared with the ids themselves.
 """
 
 from __future__ import annotations
@@ -18,44 +18,91 @@ from frazil.schema.arrow import Bools, Ints
 from frazil.schema.selection import Path
 from frazil.upsert.dedupe.seen import Hashes, hash_ids
 from frazil.upsert.lookup.live_rows import ColumnCache, Name, in_threads, read_columns
-from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions
 from frazil.write.target import TableTarget
 
 _CACHE_BYTES = 512 * 1024 * 1024
 _hashes = ColumnCache(_CACHE_BYTES)
 
 
-def may_be_stored(
-    target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], wanted: Hashes, paths: Sequence[Path]
-) -> Bools:
-    """Returns which of the distinct keys some row of the files may have, bool `(n_keys,)`. wanted: the hash of each key.
-    paths: of the columns.
+class HashNumbers:
+    """The hashes of rows, each with the number of the first row that has it."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        size = 1 << int(2 * hashes.size + 1).bit_length()
+        self._places, self._numbers = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+        #: Per row the number of the first row with its hash, int64 `(n_rows,)`.
+        self.firsts: Ints = np.empty(hashes.size, np.int64)
+        _place(hashes, self._places, self._numbers, self.firsts)
+
+    @property
+    def are_repeated(self) -> Bools:
+        """Which rows have a hash that another row has too, bool `(n_rows,)`."""
+        is_later = self.firsts != np.arange(self.firsts.size)
+        are_repeated: Bools = is_later.copy()
+        are_repeated[self.firsts[is_later]] = True
+        return are_repeated
+
+    def are_in(self, hashes: Hashes) -> Bools:
+        """Returns which of the rows are the first with one of these hashes, bool `(n_rows,)`."""
+        is_here: Bools = np.zeros(self.firsts.size, np.bool_)
+        _mark(hashes, self._places, self._numbers, is_here)
+        return is_here
+
+    def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """Returns the positions of these hashes that a row has, ascending, and the number of the first such row."""
+        numbers = _find(hashes, self._places, self._numbers)
+        positions = np.flatnonzero(numbers >= 0)
+        return positions, numbers[positions]
+
+
+def files_with(
+    target: TableTarget, files: Sequence[LiveFile], wanted: HashNumbers, paths: Sequence[Path]
+) -> tuple[Bools, list[LiveFile]]:
+    """Returns which rows are the first with a hash that a row of the files has, bool `(n_rows,)`, and the files with one.
+    paths: of the columns that identify an event.
 
     Raises: OSError where the store fails.
     """
-    is_found = np.zeros(len(keys[0]), np.bool_)
-    if not is_found.size or not files:
-        return is_found
-    pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
-    candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
-    size = 1 << int(2 * wanted.size).bit_length()
-    places, numbers = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-    _place(wanted, places, numbers)
-
-    def search(file: LiveFile) -> Bools:
-        is_here = np.zeros(wanted.size, np.bool_)
-        _find(_hashes_of(target, file, paths), places, numbers, is_here)
-        return is_here
-
-    for is_here in in_threads(search, candidates):
-        is_found |= is_here
-    firsts: Ints = _first_alike(wanted, places, numbers)  # Keys with one hash have one place.
-    return np.asarray(is_found[firsts], np.bool_)
+    is_found: Bools = np.zeros(wanted.firsts.size, np.bool_)
+    having = []
+    for file, is_here in zip(
+        files, in_threads(lambda file: wanted.are_in(_hashes_of(target, file, paths)), files), strict=True
+    ):
+        if is_here.any():
+            is_found |= is_here
+            having.append(file)
+    return is_found, having
 
 
-def keep_hashes(target: TableTarget, path: str, hashes: Hashes, paths: Sequence[Path]) -> None:
-    """Keeps the hashes of a file that was written, which need not be read from it then. hashes: of its ids, in any order."""
-    _hashes.put(_name(target, path, paths), (pa.array(hashes),))
+def hashes_in_order(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Hashes:
+    """Returns the hash of each row of a file, from the cache or the file; 0 for a row without an id.
+
+    Raises: OSError where the store fails.
+    """
+    stored = _hashes.get(_name(target, file.path, paths))
+    if stored is not None and stored[1][0].as_py():
+        return np.asarray(stored[0])
+    columns = read_columns(target, file, paths)
+    return keep_hashes(target, file.path, hashes_of(columns), paths, are_in_order=True)
+
+
+def hashes_of(columns: Sequence[pa.Array]) -> Hashes:
+    """Returns a hash per row of columns that identify an event; 0 for a row without an id."""
+    has_id = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+    hashes: Hashes = np.where(has_id, hash_ids(columns), np.uint64(0))
+    return hashes
+
+
+def keep_hashes(
+    target: TableTarget, path: str, hashes: Hashes, paths: Sequence[Path], *, are_in_order: bool = False
+) -> Hashes:
+    """Keeps the hashes of a file, which need not be read from it then, unless they are there; returns them. hashes: of its
+    ids.
+    """
+    name = _name(target, path, paths)
+    if are_in_order or _hashes.get(name) is None:
+        _hashes.put(name, (pa.array(hashes), pa.array([are_in_order])))
+    return hashes
 
 
 def _name(target: TableTarget, path: str, paths: Sequence[Path]) -> Name:
@@ -64,20 +111,14 @@ def _name(target: TableTarget, path: str, paths: Sequence[Path]) -> Name:
 
 
 def _hashes_of(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Hashes:
-    """Returns the hashes of a file's ids, from the cache or the file; 0 for a row without an id."""
-    name = _name(target, file.path, paths)
-    stored = _hashes.get(name)
-    if stored is None:
-        columns = read_columns(target, file, paths)
-        has_id = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
-        stored = (pa.array(np.where(has_id, hash_ids(columns), np.uint64(0))),)
-        _hashes.put(name, stored)
-    return np.asarray(stored[0])
+    """Returns the hashes of a file's rows in any order."""
+    stored = _hashes.get(_name(target, file.path, paths))
+    return np.asarray(stored[0]) if stored is not None else hashes_in_order(target, file, paths)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _place(hashes: Hashes, places: Hashes, numbers: Ints) -> None:
-    """Puts hashes with the number of the first key that has them into a table whose size is a power of two."""
+def _place(hashes: Hashes, places: Hashes, numbers: Ints, firsts: Ints) -> None:
+    """Puts hashes with the number of the first row that has them into a table whose size is a power of two."""
     last = np.uint64(places.size - 1)
     for n in range(hashes.size):
         place = hashes[n] & last
@@ -86,11 +127,12 @@ def _place(hashes: Hashes, places: Hashes, numbers: Ints) -> None:
         if places[place] == 0:
             places[place] = hashes[n]
             numbers[place] = n
+        firsts[n] = numbers[place]
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None:
-    """Marks the keys whose hash is among these."""
+def _mark(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None:
+    """Marks the rows whose hash is among these."""
     last = np.uint64(places.size - 1)
     for n in range(hashes.size):
         place = hashes[n] & last
@@ -102,13 +144,15 @@ def _find(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _first_alike(hashes: Hashes, places: Hashes, numbers: Ints) -> Ints:
-    """Returns per hash the number of the first key that has it."""
+def _find(hashes: Hashes, places: Hashes, numbers: Ints) -> Ints:
+    """Returns per hash the number of the first row that has it; -1 without one."""
     last = np.uint64(places.size - 1)
-    firsts = np.empty(hashes.size, np.int64)
+    rows = np.full(hashes.size, -1, np.int64)
     for n in range(hashes.size):
         place = hashes[n] & last
-        while places[place] != hashes[n]:
+        while places[place] != 0:
+            if places[place] == hashes[n]:
+                rows[n] = numbers[place]
+                break
             place = (place + np.uint64(1)) & last
-        firsts[n] = numbers[place]
-    return firsts
+    return rows

@@ -207,7 +207,7 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
         return _search_files(target, group, key_set, near, paths)
 
     def search_index(file: LiveFile) -> list[Hits]:
-        return list(_live(target, file, *index.find(target, file, paths[0])))
+        return list(live_hits(target, file, *index.find(target, file, paths[0])))
 
     results = (*in_threads(search_index, large), *in_threads(search_group, list(_groups(others, len(keys[0])))))
     live_rows.hits = [hit for hits in results for hit in hits]
@@ -250,11 +250,11 @@ def _search_files(
         mine, begin = rows[begin:cut], cut
         if mine.size:
             at = mine - (int(ends[number]) - len(columns[number][0]))
-            hits += _live(target, file, at if chosen is None else chosen[number][at], places[mine])
+            hits += live_hits(target, file, at if chosen is None else chosen[number][at], places[mine])
     return hits
 
 
-def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
+def live_hits(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
     """Yields the rows at these positions that are not deleted."""
     deleted = read_deletes(target, file.path, file.deletes)
     if deleted:

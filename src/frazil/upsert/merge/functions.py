@@ -9,9 +9,12 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings
 from frazil.write.target import TableTarget
 
 _ALL_COLUMNS = ""
+_BY = " by "
+"""Between a function and the column that orders its values."""
 ADDING = ("sum", "count")
 """The functions that add values, and from which a value can be subtracted."""
 COLLECTING = ("collect_set", "collect_list")
@@ -54,6 +57,8 @@ class MergedColumn:
     type: pa.DataType
     #: Whether the column has the key of the row, or a part of it.
     is_of_key: bool = False
+    #: The column by whose values the latest value is chosen; empty: by the order of the records.
+    order_by: str = ""
 
 
 def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
@@ -66,10 +71,13 @@ def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
     others = {path[0] for path in target.changes.paths}
     of_records = {field.name for field in target.fields} - others
     functions = dict.fromkeys(of_records, usual) | {name: named[name] for name in named.keys() - others}
-    return tuple(
-        MergedColumn(field.name, functions.get(field.name, "latest"), field.type, field.name in others)
-        for field in target.arrow_schema
-    )
+    spellings = Spellings(target.arrow_schema.names)
+
+    def merged(field: pa.Field) -> MergedColumn:
+        function, _, order = functions.get(field.name, "latest").partition(_BY)
+        return MergedColumn(field.name, function, field.type, field.name in others, spellings.find(order) or order)
+
+    return tuple(map(merged, target.arrow_schema))
 
 
 def check_functions(target: TableTarget) -> None:

@@ -147,10 +147,20 @@ def _merged(column: MergedColumn, parts: pa.Table, groups: _Groups, latest: Ints
         places = groups.first(chosen)
     elif function == "latest_non_null":
         places = groups.last(chosen)
+    elif column.order_by:
+        places = _last_by(column.order_by, parts, groups)
     elif column.is_of_key:
         # A row of which values were only taken off has its key all the same.
         places = np.where(latest >= 0, latest, groups.last(groups.counted))
     return {column.name: values.take(pa.array(places, mask=places < 0))}
+
+
+def _last_by(order_by: str, parts: pa.Table, groups: _Groups) -> Ints:
+    """Returns per group the last part with the greatest value in a column, int64 `(count,)`; -1 without such a value."""
+    if order_by not in parts.column_names:  # No record has had the field yet.
+        return np.full(groups.count, -1)
+    ranks = order_ranks(one_array(parts[order_by]), len(parts))
+    return groups.last(groups.put & (ranks > 0), ranks)
 
 
 def _extreme(values: pa.Array, groups: _Groups, *, is_greatest: bool) -> pa.Array:

@@ -130,7 +130,7 @@ def _needed(merging: Merging, *, is_latest_needed: bool) -> list[str]:
     """Returns the columns whose values in the table count."""
     if merging.order_by or is_latest_needed:
         return [column.name for column in merging.columns]
-    return [column.name for column in merging.columns if column.function != "latest"]
+    return [column.name for column in merging.columns if column.function != "latest" or column.order_by]
 
 
 def _live_parts(target: TableTarget, merging: Merging, hit: Hits, needed: Sequence[str]) -> pa.Table:
@@ -150,7 +150,7 @@ def _keeping_latest(merging: Merging, state: _State, parts: pa.Table) -> pa.Tabl
     rows = np.full(len(parts), -1)
     rows[state.keys] = np.arange(state.keys.size)
     for column in merging.columns:
-        if column.function not in ("latest", "latest_non_null"):
+        if column.function not in ("latest", "latest_non_null") or column.order_by:
             continue
         live = one_array(state.parts[column.name])
         is_kept = rows >= 0

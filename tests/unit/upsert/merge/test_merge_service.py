@@ -229,3 +229,37 @@ def test_a_column_that_a_function_cannot_take_stops_the_table_until_it_has_anoth
     again = _again(merging, "mode: upsert, key_columns: [k], merge: {n: max}")
     again.catch_up()
     assert again.table_rows("k", "n") == [(1, "b")]
+
+
+def test_a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised(tmp_path: Path) -> None:
+    settings = "mode: upsert, key_columns: [k], merge: {n: sum}, limits: {groups: 3}"
+    merging = Merging(tmp_path, settings)
+    for k in range(4):
+        table = merging.tell({"k": k, "n": 1})
+        assert table.status.run_state is RunState.WAITING
+    table = merging.tell({"k": 0, "n": 1})
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.reason == "the table has 4 rows, and `limits.groups` is 3"
+    merging.spec = Merging(tmp_path / "raised", settings.replace("3}", "4}")).spec
+    merging.catch_up()
+    assert merging.table_rows("k", "n") == [(0, 2), (1, 1), (2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_partial_rows_of_several_sources_have_an_order_each(tmp_path: Path, tasks: int) -> None:
+    settings = (
+        "mode: upsert, key_columns: [k], merge: {name: latest by profile_at, email: latest by PROFILE_AT,"
+        " city: latest by address_at, n: count}"
+    )
+    merging = Merging(tmp_path, settings, tasks=tasks)
+    merging.tell(
+        {"k": 1, "profile_at": 5, "name": "new", "email": "e"},
+        {"k": 1, "address_at": 1, "city": "Ulm"},
+        {"k": 1, "profile_at": 3, "name": "late", "email": "x"},
+    )
+    columns = ("k", "name", "email", "city", "profile_at", "address_at", "n")
+    assert merging.table_rows(*columns) == [(1, "new", "e", "Ulm", 5, 1, 3)]
+    merging.tell({"k": 1, "profile_at": 4, "name": "late again"}, {"k": 1, "address_at": 9, "city": None})
+    assert merging.table_rows(*columns) == [(1, "new", "e", None, 5, 9, 5)]
+    merging.tell({"k": 1, "profile_at": 5, "name": "equal"}, {"k": 1, "city": "without an order"})
+    assert merging.table_rows(*columns) == [(1, "equal", None, None, 5, 9, 7)]

@@ -174,7 +174,9 @@ def _plan(
     state = load(services, table)
     before = state.progress
     if before.snapshot_id is not None and not before.released_to:
-        return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
+        offsets = table.progress.offsets
+        unread = lag_records(offsets, services.source.log_ends([*by_partition(offsets)]))
+        return Handover(table.name, "none", "the pipeline's own progress", before.offsets, unread)
     refuse_foreseen(table, services.catalog)
     refuse(table)
     source_offsets = _find(services, state, table, origin)
@@ -228,7 +230,3 @@ def _complete(services: Services, table: Table, source_offsets: SourceOffsets) -
     missing = [place for place in partitions if place not in source_offsets.offsets]
     offsets = {place: source_offsets.offsets[place] for place in partitions if place in source_offsets.offsets}
     return by_topic(offsets | (services.source.beginnings(missing) if missing else {}))
-
-
-def _unread(services: Services, table: Table) -> int:
-    return lag_records(table.progress.offsets, services.source.log_ends([*by_partition(table.progress.offsets)]))

@@ -30,8 +30,10 @@ def find_progress(services: Services, table: str, checkpoint: Path) -> SourceOff
     """
     try:
         query = json.loads((checkpoint / "metadata").read_text())["id"]
-        commits = _newest(checkpoint / "commits")
-        epoch = _epoch_of(services, table, query)
+        batches = (int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
+        commits = max(batches, default=-1)
+        summaries = services.catalog.summaries(table)
+        epoch = next((int(summary[_EPOCH]) for summary in summaries if summary.get(_QUERY) == query), None)
         if epoch is None or epoch < commits:
             raise TableStopped(
                 f"the table has batch {'none' if epoch is None else epoch} of the query, and its checkpoint {commits}",
@@ -63,17 +65,6 @@ def write_checkpoint(checkpoint: Path, offsets: Offsets) -> None:
             path.write_text(text)
     except OSError as error:
         raise TableStopped(f"the checkpoint cannot be written: {error}", _FOLDER_REMEDY, str(checkpoint)) from None
-
-
-def _newest(folder: Path) -> int:
-    """Returns the number of the newest batch in a folder of a checkpoint; -1 before the first one."""
-    return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
-
-
-def _epoch_of(services: Services, table: str, query: str) -> int | None:
-    """Returns the newest epoch of a query in the history of a loaded table."""
-    epochs = (int(summary[_EPOCH]) for summary in services.catalog.summaries(table) if summary.get(_QUERY) == query)
-    return next(epochs, None)
 
 
 def _offsets_of(file: Path) -> dict[Partition, int]:

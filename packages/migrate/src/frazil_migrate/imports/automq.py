@@ -90,7 +90,11 @@ def import_topics(text: str, brokers: str | None, topic: str | None = None) -> I
     elif _COMMAND.search(text):
         topics, shared = _commanded(text)
     else:
-        topics, shared = _parsed(text, topic)
+        settings = parse(text)
+        topics = {name: flat(keys) for name, keys in settings.items() if isinstance(keys, dict)}
+        shared = flat({name: value for name, value in settings.items() if not isinstance(value, dict)})
+        if topic:
+            topics, shared = {topic: shared}, {}
     return _import(topics, shared, brokers)
 
 
@@ -167,13 +171,6 @@ def _commanded(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
             )
             keys |= {name: text for name, _, text in (pair.partition("=") for pair in pairs) if name.startswith(PREFIX)}
     return topics, shared
-
-
-def _parsed(text: str, topic: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    settings = parse(text)
-    topics = {name: flat(keys) for name, keys in settings.items() if isinstance(keys, dict)}
-    shared = flat({name: value for name, value in settings.items() if not isinstance(value, dict)})
-    return ({topic: shared}, {}) if topic else (topics, shared)
 
 
 def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], brokers: str | None) -> Imported:

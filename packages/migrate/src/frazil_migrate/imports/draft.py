@@ -204,7 +204,8 @@ class Draft:
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
         for table in _tables(self.document):
             _take_version(table)
-        for column in [column for column in dict.fromkeys(_identities(self.document)) if column in self.unconverted]:
+        terms = [term for table in _tables(self.document) for term in table.get("partition_by", ()) if "(" not in term]
+        for column in [column for column in dict.fromkeys(terms) if column in self.unconverted]:
             self.lose(
                 f"partition_by {column}",
                 f"its conversion is not carried over: each value of `{column}` would be a partition of its own",
@@ -320,12 +321,6 @@ def _take_version(table: dict[str, Any]) -> None:
     if not properties:
         del table["properties"]
     table.setdefault("format_version", number(version))
-
-
-def _identities(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the columns whose values are partitions as they are."""
-    for table in _tables(document):
-        yield from (term for term in table.get("partition_by", ()) if "(" not in term)
 
 
 def number(text: str) -> int | str:

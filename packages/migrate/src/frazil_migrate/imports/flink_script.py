@@ -118,7 +118,9 @@ class Script:
         match upper[:3]:
             case ["SET", *_] if "=" in words:
                 equals = words.index("=")
-                self.settings["".join(map(plain, words[1:equals]))] = _value(words[equals + 1 :])
+                value = words[equals + 1 :]  # It may lack quotes.
+                name = "".join(map(plain, words[1:equals]))
+                self.settings[name] = joined(value) if len(value) > 1 else plain(value[0])
             case ["CREATE", "CATALOG", *_]:
                 self.catalogs[_name(words, _after_exists(upper, 2))[0]] = _options(group(words, words.index("("))[0])
             case ["CREATE", "TABLE", _] | ["CREATE", _, "TABLE"]:
@@ -250,11 +252,6 @@ def _beginning(words: Sequence[str]) -> str:
 
 def _is_set(words: list[str]) -> bool:
     return words[0].upper() == "SET" and "=" in words and words[1].upper() != "BEGIN"
-
-
-def _value(words: list[str]) -> str:
-    """Returns the value of a setting, which may lack quotes."""
-    return joined(words) if len(words) > 1 else plain(words[0])
 
 
 def _after_exists(upper: list[str], start: int) -> int:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from frazil.write.digests import digest_of, record_hashes, row_hashes
 from frazil_verify.findings import MOST_SHOWN, Finding, Findings, Kind
-from frazil_verify.independent.matching import NOWHERE, Ints, Places, doubled, match, runs_of
+from frazil_verify.independent.matching import NOWHERE, Ints, Places, are_inside, doubled, match, runs_of
 from frazil_verify.independent.rules import DELETE, Made, NotJudged, RowMaker, Rules
 from frazil_verify.independent.stored import StoredRows
 from frazil_verify.independent.topic import Range, Record
@@ -88,12 +88,23 @@ class _State:
 class Judge:
     """Judges one table once."""
 
-    def __init__(self, rules: Rules, stored: StoredRows, read: Read, ranges: Sequence[Range], note: Note) -> None:
-        """read: returns the records of ranges. ranges: of all records that count. note: receives the progress."""
+    def __init__(
+        self,
+        rules: Rules,
+        stored: StoredRows,
+        read: Read,
+        ranges: Sequence[Range],
+        note: Note,
+        read_ranges: Sequence[Range] | None = None,
+    ) -> None:
+        """read: returns the records of ranges. ranges: of all records that count. note: receives the progress. read_ranges:
+        with further records, which may replace the rows of those that count; None: these alone are read.
+        """
         self._rules = rules
         self._stored = stored
         self._read = read
         self._ranges = ranges
+        self._read_ranges = ranges if read_ranges is None else read_ranges
         self._note = note
         self._maker = RowMaker(rules)
         self._names = [column.name for column in rules.compared]
@@ -113,6 +124,7 @@ class Judge:
         judgement = self.judgement
         judgement.findings.keeps_all, self._is_bounded = keeps_all, is_bounded
         expected, actual = self._expected(), self._actual()
+        judgement.findings.add_unreadable(self._stored.unreadable)
         hashes, numbers, offsets = expected.joined()
         stored_hashes, stored_numbers, stored_offsets = actual.joined()
         judgement.row_digest, judgement.expected_digest = digest_of(stored_hashes), digest_of(hashes)
@@ -136,12 +148,34 @@ class Judge:
         self._explain(missing, surplus, surplus_places, stored_hashes, known, repeated, is_partial)
         return judgement
 
+    def changed_keys(self, ranges: Sequence[Range]) -> set[Any]:
+        """Returns what `key_of` is for the rows that records change; nothing for a table whose rows are not replaced."""
+        if not self._rules.key_columns:
+            return set()
+        changes = (
+            key for records in self._read(ranges) for _, key, _ in self._maker.make(self._maker.taken(records)).changes
+        )
+        return {self._key(key) for key in changes}
+
+    def key_of(self, row: Mapping[str, Any]) -> Any:
+        """Returns what pairs rows of one key; None for a row without one."""
+        names = self._rules.key_columns
+        return self._key([row.get(name) for name in names]) if names and row else None
+
+    def _key(self, values: Sequence[Any]) -> tuple[str, ...]:
+        """Returns a key whose values are as Arrow returns them, whoever has made them."""
+        types = (self._rules.schema.field(name).type for name in self._rules.key_columns)
+        return ("key", *(repr(pa.scalar(value, kind).as_py()) for value, kind in zip(values, types, strict=True)))
+
     # ---- the first pass
 
     def _expected(self) -> Places:
         places, state, judgement = Places(), _State(), self.judgement
-        total = sum(wanted.end - wanted.start for wanted in self._ranges)
-        for records in self._read(self._ranges):
+        total = sum(wanted.end - wanted.start for wanted in self._read_ranges)
+        for read_records in self._read(self._read_ranges):
+            records = self._maker.taken(read_records)
+            if not records:
+                continue
             made = self._maker.make(records)
             judgement.records += len(records)
             judgement.dead += len(made.dead)
@@ -158,8 +192,11 @@ class Judge:
         if self._rules.key_columns:
             last = list(state.rows.values())
             kept = np.array([change[0] for change in last], np.uint64)
-            numbers, ends = (np.array([change[part] for change in last], np.int64) for part in (1, 2))
-            places.add(kept, numbers, ends)
+            numbers, offsets = (np.array([change[part] for change in last], np.int64) for part in (1, 2))
+            if self._is_bounded:
+                inside = are_inside(self._ranges, places.partitions, numbers, offsets)
+                kept, numbers, offsets = kept[inside], numbers[inside], offsets[inside]
+            places.add(kept, numbers, offsets)
         return places
 
     def _actual(self) -> Places:
@@ -178,14 +215,9 @@ class Judge:
     def _inside(self, places: Places, numbers: Ints, offsets: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which rows are of the ranges. Raises: NotJudged where rows do not name their places."""
         if (offsets == NOWHERE).any():
-            raise NotJudged(
-                "a part of it is compared by the columns of partition and offset, which its rows do not have"
-            )
-        kept = np.zeros(offsets.size, np.bool_)
-        for wanted in self._ranges:
-            is_own = numbers == places.number_of(wanted.topic, wanted.partition)
-            kept |= is_own & (offsets >= wanted.start) & (offsets < wanted.end)
-        return kept
+            reason = "a part of it is compared by the columns of partition and offset, which its rows do not have"
+            raise NotJudged(reason, "leave --from and --to out")
+        return are_inside(self._ranges, places.partitions, numbers, offsets)
 
     def _places_of(self, places: Places, batch: pa.RecordBatch, topics: Sequence[str]) -> tuple[Ints, Ints]:
         """Returns the numbers of the partitions, and the offsets, that rows name in their own columns."""
@@ -199,15 +231,19 @@ class Judge:
         of_rows = (
             batch.column(columns["partition"]) if "partition" in columns else pa.repeat(min(partitions), batch.num_rows)
         )
-        codes = pa.StructArray.from_arrays([names, of_rows.cast(pa.int64())], ["topic", "partition"]).to_pylist()
-        cache: dict[tuple[str, int], int] = {}
-        numbers = np.zeros(batch.num_rows, np.int64)
-        for row, code in enumerate(codes):
-            place = (code["topic"], code["partition"])
-            if place not in cache:
-                cache[place] = places.number_of(*place)
-            numbers[row] = cache[place]
-        return numbers, offsets
+        encoded, own_partitions = (
+            pc.fill_null(names, "").dictionary_encode(),
+            np.asarray(pc.fill_null(of_rows, NOWHERE)),
+        )
+        # Topic and partition in one word, so that each pair is looked up once.
+        words = np.asarray(encoded.indices).astype(np.int64) << 32 | own_partitions.astype(np.int64) & 0xFFFFFFFF
+        distinct, inverse = np.unique(words, return_inverse=True)
+        known = encoded.dictionary.to_pylist()
+        of_distinct = [
+            places.number_of(known[word >> 32], int(np.uint32(word & 0xFFFFFFFF).view(np.int32)))
+            for word in distinct.tolist()
+        ]
+        return np.array(of_distinct, np.int64)[inverse], offsets
 
     # ---- the second pass
 
@@ -227,10 +263,10 @@ class Judge:
         for index, place in zip(surplus.tolist(), surplus_places, strict=True):
             own_rows = stored.get(int(stored_hashes[index]), [])
             row: Mapping[str, Any] = own_rows.pop() if own_rows else {}
-            by_place.setdefault(place if place is not None else self._key_in(row), []).append((index, row))
+            by_place.setdefault(place if place is not None else self.key_of(row), []).append((index, row))
         kept = _HOURLY if not self.judgement.findings.keeps_all else len(missing)
         for place, record, expected in self._expected_rows(missing[:kept]):
-            candidates = by_place.get(place) or by_place.get(self._key_in(expected)) or []
+            candidates = by_place.get(place) or by_place.get(self.key_of(expected)) or []
             if candidates:
                 index, row = candidates.pop()
                 if self._add_changed(record, expected, row):
@@ -256,11 +292,6 @@ class Judge:
         if self.judgement.findings.keeps_all:
             repairs += [Repair(kind, place, removed=removed)] if removed is not None else []
             repairs += [Repair(kind, place, added=added)] if added is not None else []
-
-    def _key_in(self, row: Mapping[str, Any]) -> Any:
-        """Returns what pairs rows without a place: the key of a row."""
-        names = self._rules.key_columns
-        return ("key", *(repr(row.get(name)) for name in names)) if names and row else None
 
     def _expected_rows(
         self, places: Sequence[tuple[str, int, int]]

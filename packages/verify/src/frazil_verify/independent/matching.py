@@ -6,11 +6,13 @@ are read again by their places, and compared value by value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from frazil_verify.independent.topic import Range
 
 U64 = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -80,6 +82,22 @@ def doubled(numbers: Ints, offsets: Ints) -> Ints:
     order = np.lexsort((offsets, numbers))
     same = (np.diff(offsets[order]) == 0) & (np.diff(numbers[order]) == 0)
     return np.sort(order[1:][same & (offsets[order][1:] != NOWHERE)])
+
+
+def are_inside(
+    ranges: Iterable[Range], partitions: Sequence[tuple[str, int]], numbers: Ints, offsets: Ints
+) -> NDArray[np.bool_]:
+    """Returns which places are in one of some ranges that do not overlap. partitions: topic and partition by number."""
+    by_partition: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for wanted in ranges:
+        by_partition.setdefault((wanted.topic, wanted.partition), []).append((wanted.start, wanted.end))
+    inside = np.zeros(offsets.size, np.bool_)
+    for number, partition in enumerate(partitions):
+        bounds = np.array(sorted(by_partition.get(partition, [(0, 0)])), np.int64)
+        rows = np.flatnonzero(numbers == number)
+        nearest = np.maximum(np.searchsorted(bounds[:, 0], offsets[rows], "right") - 1, 0)
+        inside[rows] = (offsets[rows] >= bounds[nearest, 0]) & (offsets[rows] < bounds[nearest, 1])
+    return inside
 
 
 def runs_of(offsets: Sequence[int] | Ints) -> list[tuple[int, int]]:

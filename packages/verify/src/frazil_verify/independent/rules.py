@@ -10,14 +10,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from frazil_verify.independent.routes import Route
 from frazil_verify.independent.topic import Record
 from frazil_verify.model import avro, connect, debezium, json_records
-from frazil_verify.model.rows import Outcome
+from frazil_verify.model.faults import Unreadable
+from frazil_verify.model.json_nodes import JsonNode
+from frazil_verify.model.json_text import read_object
+from frazil_verify.model.rows import Node, Outcome
 from frazil_verify.model.settings import RESCUED, Settings, Table
 
 UPSERT, DELETE = "upsert", "delete"
@@ -35,7 +40,11 @@ _QUICK: Mapping[str, tuple[type, ...]] = {
 
 
 class NotJudged(Exception):
-    """Why the rows of a table cannot be made by these rules."""
+    """Why the rows of a table cannot be made by these rules, and what can be done instead."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,8 @@ class Rules:
     key_columns: tuple[str, ...] = ()
     #: The column that orders changes of one key; empty: their offsets do.
     order_by: str = ""
+    #: Which of the topics' records the table takes; None for all of them.
+    route: Route | None = None
 
     @property
     def compared(self) -> list[pa.Field]:
@@ -92,6 +103,16 @@ class Made:
     change_sources: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Quick:
+    """What is checked of rows whose values have the types of their columns."""
+
+    #: The fields whose numbers are looked at one by one.
+    doubles: tuple[str, ...]
+    #: The number of quotation marks in the text of a row whose names differ.
+    quotes: int
+
+
 class RowMaker:
     """Makes the rows of one table."""
 
@@ -100,10 +121,32 @@ class RowMaker:
         self._fields = rules.compared
         self._metadata = {column: name for name, column in rules.settings.metadata.items()}
         self._quick = self._quick_types()
-        self._signatures: dict[Any, tuple[str, ...] | None] = {}
+        self._signatures: dict[Any, _Quick | None] = {}
         envelope = rules.format.envelope
         is_avro = rules.format.name == "avro"
-        self._envelope = None if envelope == "none" else debezium.Envelope(envelope, is_avro, rules.format.schemas)
+        self._envelope = (
+            None
+            if envelope == "none"
+            else debezium.Envelope(envelope, is_avro, rules.format.schemas, rules.key_columns)
+        )
+
+    def taken(self, records: Sequence[Record]) -> list[Record]:
+        """Returns the records that the table takes, where a route divides them."""
+        route = self._rules.route
+        return (
+            list(records) if route is None else [record for record in records if route.takes(record, self._read_fields)]
+        )
+
+    def _read_fields(self, record: Record) -> Node:
+        """Returns the fields of a record as they are in Kafka, those of its envelope too. Raises: Unreadable."""
+        value, form = record.value, self._rules.format
+        if form.name == "avro":
+            schema, body = avro.schema_and_body(value, form.schemas)
+            return avro.read_avro(avro.parsed(schema), body)
+        if value is None:
+            raise Unreadable("tombstone")
+        message = read_object(value[json_records.HEADER :] if form.name == "json_schema" else value)
+        return connect.payload_of(message) or JsonNode(message)
 
     def make(self, records: Sequence[Record]) -> Made:
         """Returns what the records must have become.
@@ -114,7 +157,8 @@ class RowMaker:
             made = self._make_quickly(records) if self._quick and not self._rules.key_columns else None
             return made or self._made(records, [self.outcome_of(record) for record in records])
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            raise NotJudged(f"its columns do not take a value that the rules make: {error}") from None
+            reason = f"its columns do not take a value that the rules make: {error}"
+            raise NotJudged(reason, "run it without --independent: a copy of the table is made and compared") from None
 
     def outcome_of(self, record: Record) -> Mapping[str, Outcome]:
         """Returns what becomes of one record by the rules, by the image that its row has of it; none of an idle one."""
@@ -175,37 +219,39 @@ class RowMaker:
         if value is None:
             return None
         try:
-            row = _DECODER.decode(value.decode())
-        except (ValueError, RecursionError):
+            text = value.decode()
+            row, end = _scan(text, 0)
+        except (ValueError, RecursionError, StopIteration):
             return None
-        if type(row) is not dict:
+        if type(row) is not dict or end != len(text):
             return None
         signature = (tuple(row), tuple(map(type, row.values())))
-        checked = self._signatures.get(signature, _UNKNOWN)
-        if checked is _UNKNOWN:
-            checked = self._signatures[signature] = self._checked(row)
+        quick = self._signatures.get(signature, _UNKNOWN)
+        if quick is _UNKNOWN:
+            quick = self._signatures[signature] = self._checked(row)
             if len(self._signatures) > _MOST_SIGNATURES:
                 self._signatures.clear()
-        if checked is None:
+        if quick is None or value.count(b'"') != quick.quotes:  # A name is there twice, or a text has a quote.
             return None
-        for name in checked:
+        for name in quick.doubles:
             number = row[name]
             if (type(number) is int and (number == 0 or abs(number) >= _EXACT)) or number - number != 0:
                 return None  # `-0` is a negative zero, a larger integer may be inexact, and 1e400 is infinite.
         return row
 
-    def _checked(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
-        """Returns the fields of a row whose numbers must be looked at one by one; None where a rule must decide."""
-        checked = []
+    def _checked(self, row: Mapping[str, Any]) -> _Quick | None:
+        """Returns what is checked of rows with these names and types; None where a rule must decide."""
+        doubles, texts = list[str](), len(row)
         for name, value in row.items():
             kind, types = self._quick.get(name, ("", ()))
             if value is None and kind:
                 continue
             if type(value) not in types:
                 return None
+            texts += kind == "string"
             if kind == "double":
-                checked.append(name)
-        return tuple(checked)
+                doubles.append(name)
+        return _Quick(tuple(doubles), 2 * texts)
 
     # ---- by the rules
 
@@ -267,9 +313,16 @@ class RowMaker:
                 if name == "key" and pa.types.is_string(column.type):
                     values = [None if key is None else key.decode() for key in values]
             else:
-                values = [row.get(column.name) for row in rows]
+                values = _values_of(column.name, rows)
             columns.append(pa.array(values, column.type))
         return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
+
+
+def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
@@ -282,17 +335,10 @@ def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
         yield getattr(record, name)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name is there twice")
-    return members
-
-
 def _refuse(text: str) -> Any:
     raise ValueError(text)
 
 
 _UNKNOWN: Any = object()
 _MOST_SIGNATURES = 10_000
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_scan = json.JSONDecoder(parse_constant=_refuse).scan_once

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import StaticTable
+from pyiceberg.table import FileScanTask, StaticTable
 
 _TABLE = ("verify", "table")
 
@@ -28,9 +30,12 @@ class StoredRows:
     snapshot_id: int
     #: The columns that are read, with Iceberg's field ids; those that the table does not have are null.
     schema: pa.Schema = field(repr=False)
+    #: Why files cannot be read, by their paths, as far as `batches` has come.
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yields the rows. names: of the columns that are read; None: all of `schema`.
+        """Yields the rows, file by file. names: of the columns that are read; None: all of `schema`. Files that do not exist
+        or are damaged, and those whose deletes are, have no rows here, and are named in `unreadable`.
 
         Raises: RowsNotReadable.
         """
@@ -42,10 +47,20 @@ class StoredRows:
             known = {column.name for column in table.schema().fields}
             selected = tuple(column.name for column in fields if column.name in known)
             scan = table.scan(snapshot_id=self.snapshot_id, selected_fields=selected or ("*",))
-            for batch in scan.to_arrow_batch_reader():
-                yield _in_schema(batch, schema)
+            rows = ArrowScan(metadata, self.io, scan.projection(), AlwaysTrue())
+            for task in scan.plan_files():
+                yield from self._batches_of(rows, task, schema)
         except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
             raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
+
+    def _batches_of(self, rows: ArrowScan, task: FileScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            batches = list(rows.to_record_batches([task]))
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
+            return
+        for batch in batches:
+            yield _in_schema(batch, schema)
 
 
 def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -19,11 +19,14 @@ _INSERTS, _FIELDS = ("c", "r", "u"), ("before", "after", "op", "source")
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a table reads change events. kind: append, changelog or upsert. schemas: texts of Avro by id."""
+    """How a table reads change events. kind: append, changelog or upsert. schemas: texts of Avro by id. keys: the columns
+    that identify a row, of a table whose rows are replaced.
+    """
 
     kind: str
     is_avro: bool
     schemas: Mapping[int, str]
+    keys: Sequence[str] = ("id",)
 
     def images(self, settings: Settings, table: Table, value: bytes | None) -> Mapping[str, Outcome]:
         """Returns what becomes of a record, by the image of the row: none where it changes nothing."""
@@ -62,7 +65,7 @@ class Envelope:
         if op == "d" or after is None:
             return {"": Outcome()}
         result = Walk(settings, table, ("after",)).run(after)
-        if self.kind == "upsert" and result.row.get("id") is None:
+        if self.kind == "upsert" and any(result.row.get(name) is None for name in self.keys):
             result.kinds |= {"missing_key", "no_key"}
             result.paths |= {"*"}
         return {"": result}

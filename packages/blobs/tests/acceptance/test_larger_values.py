@@ -1,0 +1,84 @@
+"""Values in several records through Kafka: whole rows or named dead letters, also where runs end inside of values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.table import StaticTable
+
+from frazil_blobs import read
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.verifier import read_newest
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+PIECE = 700_000
+
+
+def value_of(number: int, pieces: int) -> list[bytes]:
+    """The parts of a value."""
+    chance = np.random.default_rng(number)
+    return [chance.bytes(PIECE) for _ in range(pieces)]
+
+
+class Sender:
+    """Sends parts of values, and says what the rows must be."""
+
+    def __init__(self, pipeline: Pipeline, topic: str) -> None:
+        self._feed = pipeline.feed
+        self._topic = topic
+
+    def send(self, number: int, pieces: list[bytes], *indexes: int) -> None:
+        """Sends these parts of a value."""
+        for index in indexes:
+            headers = {"id": str(number), "index": str(index), "count": str(len(pieces))}
+            named = {f"frazil-chunk-{name}": text.encode() for name, text in headers.items()}
+            self._feed.send(self._topic, [pieces[index]], 0, f"k{number}".encode(), named)
+        self._feed.flush()
+
+
+def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline) -> None:
+    objects = pipeline.folder / "objects"
+    table, topic = pipeline.add_fed_table(
+        "raws",
+        partitions=1,
+        value={"format": "raw"},
+        metadata=["offset", "key"],
+        blobs={"columns": ["value"], "above": "1MiB", "store": objects.as_uri(), "chunks": {}},
+    )
+    first, second, third, gap = (value_of(number, 3) for number in range(4))
+    sender = Sender(pipeline, topic)
+    sender.send(0, first, 0, 1)
+    pipeline.feed.produce(topic, [b"small"], 0)
+    sender.send(1, second, 0)
+    pipeline.catch_up()  # Inside of two values.
+    assert rows(pipeline, table) == [(2, None, b"small")]
+    sender.send(0, first, 2)
+    sender.send(1, second, 1)
+    sender.send(3, gap, 0, 2)
+    sender.send(1, second, 1, 2)
+    sender.send(2, third, 0, 1, 2)
+    pipeline.catch_up()
+    assert rows(pipeline, table) == [
+        (2, None, b"small"),
+        (4, b"k0", b"".join(first)),
+        (9, b"k1", b"".join(second)),
+        (12, b"k2", b"".join(third)),
+    ]
+    metadata = pipeline.metadata(f"{table}__dead_letters")
+    assert metadata is not None
+    assert sorted((row["offset"], row["message"]) for row in read_newest(metadata)) == [
+        (7, "part 2 of 3: part 1 is missing, or follows it"),
+        (8, "part 1 of 3: it is there already"),
+    ]
+    verified = pipeline.command("blobs", "verify", table, "--all")
+    assert verified["snapshots"][-1]["objects"] == 4
+
+
+def rows(pipeline: Pipeline, table: str) -> list[tuple[int, bytes | None, bytes]]:
+    """Offset, key and value of each row."""
+    opened = StaticTable.from_metadata(str(Path(str(pipeline.metadata(table)).removeprefix("file://"))))
+    arrow = opened.scan().to_arrow()
+    values = read(arrow.column("value"), opened.io.properties).to_pylist()
+    return sorted(zip(arrow.column("_offset").to_pylist(), arrow.column("_key").to_pylist(), values, strict=True))
