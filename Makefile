@@ -117,7 +117,7 @@ site: setup build/site-venv/.created
 docs: setup $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.unit.decode.json_reference
-	$(BIN)/python -m tests.unit.decode.json_schema_reference
+	$(BIN)/python -m packages.jsonschema.tests.unit.json_schema_reference
 	$(BIN)/python -m tests.unit.decode.avro_reference
 	$(BIN)/python -m packages.protobuf.tests.unit.protobuf_reference
 	$(BIN)/python -m tests.unit.cdc.debezium_reference

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from frazil.ingest.tables.queries import SparkQueries
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.light_jvm import LightJvm
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.loggers import kept_loggers, quick_logs
@@ -28,6 +30,15 @@ def jvm() -> Iterator[Jvm]:
     """
     running = Jvm({"spark.driver.extraJavaOptions": QUICK_JVM}, "local[2]")
     yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def queries() -> Iterator[SparkQueries]:
+    """Spark's classes that analyse queries, in a JVM without a session: its start costs more than what is asked of it."""
+    running = LightJvm({}, needs_spark_jars=True)
+    gateway = running.gateway
+    yield SparkQueries(lambda: gateway.jvm)
     running.close()
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from bench.place import Place, Run, say
 from frazil.api.redaction import Redaction
 from frazil.clock import SystemClock
-from frazil.http.server import open_server
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
@@ -23,6 +22,7 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
 from frazil.spec.settings import CommitSpec
 from frazil.spec.syntax.forms import Address
+from frazil_http.server import open_server
 from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLES = 1000
@@ -91,7 +91,7 @@ def _served(folder: Path, tables: int) -> Iterator[Address]:
     running = RunningPipeline(spec, state_file, SystemClock(), Redaction().document, Parts(service, _no_services))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = Address("127.0.0.1", free.getsockname()[1])
-    server = open_server(HttpSpec(listen=address), "frazil.http.app:make_app", running)
+    server = open_server(HttpSpec(listen=address), "frazil_http.app:make_app", running)
     assert server is not None
     server.start()
     server.begin()

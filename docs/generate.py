@@ -24,8 +24,6 @@ from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import Command, Settings, build_app, every_command, variable_part
 from frazil.cli.output import Output
 from frazil.error_classes import ErrorClass
-from frazil.http import metrics
-from frazil.http.api import ENDPOINTS
 from frazil.ledger import Ledger
 from frazil.spec import json_schema
 from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
@@ -43,6 +41,8 @@ from frazil.types import (
     Watermark,
     Writer,
 )
+from frazil_http import metrics
+from frazil_http.api import ENDPOINTS
 from frazil_migrate.imports import TOOLS
 from frazil_migrate.imports.draft import Tool
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.maintenance.health import TableHealth
 from frazil.ops.check import Finding
-from frazil.ops.dead_letters import DeadLetterClass
 from frazil.ops.layouts import PlannedLayout
 from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
@@ -24,6 +23,7 @@ from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
 from frazil.stages.table import NOTES
 from frazil.types import Resolved
+from frazil_deadletters.documents import DeadLetterClass
 from frazil_start.sizing import Size
 from frazil_testing.compare import Verdict
 

@@ -25,7 +25,7 @@ KILLS_OF_A_RUN = ("dead_letters.before",)
 KILLS_OF_A_RETRY = ("replay.marked", "replay.pending", "replay.append-landed", "replay.appended")
 IN_TIME = ("replay.append-landed",)
 """Where rows are committed and their dead letters are left. In time: the other steps of a retry in
-unit/dead_letters/test_replay_kills.py, that of a run in simulation/test_histories.py.
+packages/deadletters/tests/unit/test_replay_kills.py, that of a run in simulation/test_histories.py.
 """
 NARROW = [f"n{number}" for number in range(len(KILLS_OF_A_RETRY) + 1)]
 

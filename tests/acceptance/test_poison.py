@@ -1,7 +1,7 @@
 """Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on.
 
 In time: one way to die here, all of them in unit/ingest/tasks/test_isolate.py; a replay of what still harms its reader in
-unit/dead_letters/test_crashing_records.py.
+packages/deadletters/tests/unit/test_crashing_records.py.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from frazil.clock import new_id
 from frazil.decode.json.records import decode_json
-from frazil.decode.json_schema.types import struct_of_json_schema
 from frazil.decode.wire_format import split_headers
 from frazil.errors import UnavailableError
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.spec import RegistrySpec
 from frazil.spec.connections import AuthSpec, TlsSpec
+from frazil_jsonschema.types import struct_of_json_schema
 from frazil_protobuf.protoc import compile_proto
 from frazil_protobuf.reader import protobuf_reader
 from frazil_registry.confluent import ConfluentRegistry

@@ -21,9 +21,9 @@ from pyarrow import parquet
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.stages.protect.kernels import protected_values
-from frazil.stages.protect.rules import Rule
 from frazil.stages.record_key import RecordKey
+from frazil_protect.kernels import protected_values
+from frazil_protect.rules import Rule
 from tests.acceptance.ledger import read_messages
 from tests.integration.pipelines import Pipeline, ended
 

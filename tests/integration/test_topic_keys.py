@@ -17,8 +17,8 @@ from frazil.clock import new_id
 from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
+from packages.http.tests.unit.running_scene import wait_for
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.unit.http.running_scene import wait_for
 
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
 _NAMESPACE = "automq.table.topic.namespace"

@@ -216,6 +216,7 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
     ("extra", "text"),
     [
         ("ha", "ha: {elect: kafka}"),
+        ("http", "http: {listen: '127.0.0.1:9'}"),
         ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
         ("verify", "verify: {every: 1h}"),
         ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
@@ -241,11 +242,16 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     ("extra", "settings", "what"),
     [
         ("cdc", "envelope: canal", "the envelope `canal`"),
+        ("lookup", "lookup: {c: {table: r.c, on: a = b, take: [d]}}", "the setting `lookup`"),
+        ("transactions", "envelope: debezium, atomic: transaction", "the setting `atomic`"),
+        ("expect", "expect: {positive: 'a > 0'}", "the stage `expect`"),
+        ("protect", "protect: {a: hash}, protect_key: '${env:PROTECT_KEY}'", "the stage `protect`"),
+        ("jsonschema", "value: {format: json_schema}", "the format `json_schema`"),
         ("protobuf", "value: {format: protobuf}", "the format `protobuf`"),
         ("protobuf", "value: {format: avro}, key: {format: protobuf}", "the format `protobuf`"),
     ],
 )
-def test_an_envelope_or_format_of_an_extra_that_is_not_installed_names_what_to_install(
+def test_an_envelope_a_format_or_a_stage_of_an_extra_that_is_not_installed_names_what_to_install(
     core: Path, tmp_path: Path, extra: str, settings: str, what: str
 ) -> None:
     lines = [
@@ -256,7 +262,14 @@ def test_an_envelope_or_format_of_an_extra_that_is_not_installed_names_what_to_i
     ]
     (tmp_path / "frazil.yaml").write_text("\n".join(lines))
     words = [str(core / "frazil"), "status"]
-    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**plain_environment(), "PROTECT_KEY": "k" * 32},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ended.returncode, ended.stderr) == (
         2,
         f"error: {what} is in the package frazil-{extra}, which is not installed\n"

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import TopicReaders
-from frazil.dead_letters.replay import Replayer
+from frazil.kafka.port import TopicReaders
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, EnvelopeSpec, MetadataField, ValueSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.types import DataFile
+from frazil_deadletters.replay import Replayer
 from frazil_testing.twins import live_rows
 from tests.simulation.faults import UnsureSource
 from tests.simulation.replay import Place, Replay

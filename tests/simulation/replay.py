@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.replay import Replayer
 from frazil.errors import ConflictError, FencedError, UnavailableError
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
@@ -26,6 +25,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.syntax.types import parse_type
+from frazil_deadletters.replay import Replayer
 from frazil_testing.twins import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
 from tests.simulation.scene import pipeline_of

@@ -11,7 +11,6 @@ from frazil.api.plan import plan_of
 from frazil.api.wiring import (
     has_catalog,
     has_queries,
-    known_state,
     light_jvm,
     open_catalog_for_reading,
     open_schemas,
@@ -24,10 +23,7 @@ from frazil.api.wiring import (
 from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.catalog.iceberg.probe import probe_store
 from frazil.catalog.port import Catalog
-from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.http.certificate import RENEW, Validity, validity
-from frazil.http.server import try_address
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.published_offsets import group_of
 from frazil.ingest.tables.queries import Queries, QueryTables
@@ -56,8 +52,6 @@ from frazil.ops.check import (
 from frazil.ops.master_check import check_master
 from frazil.ops.observers import check_observers
 from frazil.ops.offline_check import check_audits, check_offline, has_audits
-from frazil.ops.schema_check import check_registry, check_schemas
-from frazil.ops.status import find_process
 from frazil.ops.store_check import (
     check_catalog_settings,
     check_driver_settings,
@@ -66,6 +60,7 @@ from frazil.ops.store_check import (
     check_store_properties,
 )
 from frazil.plugins.elections import ELECTIONS
+from frazil.plugins.registries import REGISTRIES
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
@@ -97,7 +92,6 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_transport(spec)
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
-    yield from check_http(spec)
     yield from check_observers(spec)
     url = spec.spark.master
     with ExitStack() as opened:
@@ -111,35 +105,6 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
             yield from check_audits(spec, queries_in(jvm))
         yield from check_master(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
         yield from _check_services(spec, jvm)
-
-
-def check_http(spec: PipelineSpec) -> Iterator[Finding]:
-    """Yields whether the declared HTTP service could start: without a declared address a run continues without it, and
-    beside a running process of the pipeline the address is in use by it. Yields too whether clients accept the dates of its
-    certificate.
-    """
-    if spec.process.http is None or not (spec.process.http.is_declared or spec.process.http.tls):
-        return
-    if spec.process.http.tls is not None and (dates := validity(spec.process.http.tls)) is not None:
-        yield _check_dates(dates, spec.process.http.tls.certificate)
-    if find_process(known_state(spec), SystemClock().now_ms()).is_running:
-        return
-    tried, address = "listened for a moment", str(spec.process.http.listen)
-    try:
-        can_listen = try_address(spec.process.http)
-    except (SpecError, UnavailableError) as error:
-        yield failed("http", tried, error)
-    else:
-        yield Finding("http", True, tried, f"can listen on {address}" if can_listen else f"no: {address} is in use")
-
-
-def _check_dates(dates: Validity, file: str) -> Finding:
-    now_ms = SystemClock().now_ms()
-    name, tried = "http certificate", f"read its dates in {file}"
-    if refusal := dates.refusal(now_ms):
-        return Finding(name, False, tried, refusal, RENEW, file)
-    warning = dates.warning(now_ms)
-    return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
 
 
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
@@ -163,11 +128,8 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
     schemas = open_schemas(spec)
     if spec.registry is not None and schemas is not None:
-        registry = check_registry(schemas, spec.registry.urls)
-        yield registry
-        if registry.is_ok:
-            analysed = QueryTables(unmade, queries) if queries is not None else None
-            yield from check_schemas(tables, schemas, spec.file.path, analysed)
+        analysed = QueryTables(unmade, queries) if queries is not None else None
+        yield from REGISTRIES.get("confluent").checker(spec, schemas, tables, analysed)
 
 
 def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:

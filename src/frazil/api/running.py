@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,10 +31,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.dead_letters.newer_changes import TopicReaders
-from frazil.dead_letters.waiting import WaitSchedule
 from frazil.errors import UnavailableError
-from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -44,11 +41,13 @@ from frazil.ingest.loop.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.loop.service import Service
 from frazil.ingest.loop.topics import tolerate_empty_patterns
 from frazil.ingest.tables.cuts import Cuts
+from frazil.ingest.tables.lookups import Waits
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
+from frazil.kafka.port import TopicReaders
 from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
@@ -60,6 +59,7 @@ from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import status_of
+from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -102,7 +102,7 @@ def run(
     cuts, opening = Cuts(clock), (partial(open_topics, spec), partial(open_catalog, jvm, spec))
     observed = Observed(running, run_id, until_caught_up, *opening, lambda: catalog, jvm.session, cuts)
     observers = open_observers(observed)
-    with _served(running) as server, named_jvm_death():
+    with closing(observers), named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
@@ -110,7 +110,8 @@ def run(
         maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
         runner = MaintenanceRunner(maintenance, spec.pipeline, clock, observers.kept_snapshots)
         maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
-        waits = WaitSchedule(lambda: running.replaying, clock, running.reload, not until_caught_up)
+        lookup = TABLE_KEYS.get("lookup") if "lookup" in TABLE_KEYS else None
+        waits: Waits | None = None if lookup is None else lookup.wait_opener(running, until_caught_up)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -119,7 +120,7 @@ def run(
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
-        shown = state_file, maintenance_scheduler, Activities(), offsets, server
+        shown = state_file, maintenance_scheduler, Activities(), offsets
         publisher = _Publisher(*shown, leadership, observers, waits, note)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
@@ -137,7 +138,8 @@ def run(
         observers.start()
         try:
             service.run(until_caught_up, timeouts)
-            waits.run_last()
+            if waits is not None:
+                waits.run_last()
             if until_caught_up:
                 observers.finish(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
@@ -189,20 +191,6 @@ def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServic
     )
 
 
-@contextmanager
-def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
-    """Serves the pipeline over HTTP, where the pipeline file wants that."""
-    server = open_server(running.spec.process.http, "frazil.http.app:make_app", running)
-    if server is None:
-        yield None
-        return
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 @dataclass(frozen=True)
 class _Publisher:
     """Takes the state of the tables from the loop, for everything that shows it or works beside the loop."""
@@ -212,10 +200,10 @@ class _Publisher:
     activities: Activities
     #: None with `publish_offsets: false`.
     offsets: OffsetPublisher | None
-    server: HttpServer | None
     leadership: Leadership
     observers: Observers
-    waits: WaitSchedule
+    #: None where no package looks up.
+    waits: Waits | None
     #: Receives how far the run is.
     note: Callable[[str], None]
 
@@ -230,21 +218,17 @@ class _Publisher:
         if self.offsets is not None:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
-        self.waits.note(tables)
+        if self.waits is not None:
+            self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
-        # Not while the first batch runs: its commit would be later.
-        is_begun = any(table.counts.records for table in tables) or not any(
-            table.schedule.in_flight for table in tables
-        )
-        if self.server is not None and is_begun:
-            self.server.begin()
         report_alive()
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
-        self.waits.stop(_WAITS_TIMEOUT_S)
-        self.waits.note(tables)
+        if self.waits is not None:
+            self.waits.stop(_WAITS_TIMEOUT_S)
+            self.waits.note(tables)
         self.observers.stop()
         self._write(tables, ended=True)
 

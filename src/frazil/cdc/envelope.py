@@ -140,6 +140,13 @@ def opened_fields(envelope: Envelope, row: Sequence[NestedField], facts: Collect
     return tuple(NestedField(0, name, kind, required=False) for name, kind in kinds.items())
 
 
+def opened_row(fields: Sequence[NestedField]) -> StructType:
+    """Returns the row in the columns `fields` of opened envelopes."""
+    row = next((member.field_type for member in fields if member.name == "after"), StructType())
+    assert isinstance(row, StructType)
+    return row
+
+
 def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     """Returns the columns of `metadata` that come from the envelope, a row per change."""
     target, opened, rows = context.target, context.opened, changes.records

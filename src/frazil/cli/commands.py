@@ -66,23 +66,7 @@ COMMANDS = (
     ),
     Command("plan", "frazil.cli.plan:command", "Show what `frazil run` would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
-    Command("pause", "frazil.cli.operate:pause", "Pause one table of the running pipeline."),
-    Command("resume", "frazil.cli.operate:resume", "Continue a paused or stopped table of the running pipeline."),
-    Command("reset", "frazil.cli.operate:reset", "Make one table of the running pipeline begin again at `start`."),
-    Command(
-        "stand-down", "frazil.cli.operate:stand_down", "Let another process of the pipeline take over from this one."
-    ),
     Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
-    Command(
-        "dead-letters list", "frazil.cli.dead_letters:list_dead_letters", "Show how many dead letters each table has."
-    ),
-    Command("dead-letters show", "frazil.cli.dead_letters:show", "Show the dead letters themselves."),
-    Command(
-        "dead-letters replay",
-        "frazil.cli.dead_letters:replay",
-        "Write dead letters that can be decoded now into their table.",
-    ),
-    Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),

@@ -10,8 +10,8 @@ import typer
 from frazil.api.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.ingest.tables.queries import QueryTables
-from frazil.ops.dead_letters import find_tables
 from frazil.ops.lineage import TableLineage, lineage_of
+from frazil.ops.status import find_tables
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)

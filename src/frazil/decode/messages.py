@@ -1,6 +1,7 @@
-"""The port of a format whose schemas define several messages, of which each record names one: Protobuf.
+"""The ports of formats whose schemas packages read: the core knows the names and settings of these formats.
 
-A package implements it: the core knows the format's name and settings, and no byte of it.
+One is of formats whose schemas define several messages, of which each record names one: Protobuf. The other is of
+formats whose records are JSON text, which the core reads: JSON Schema.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StructType
 
-from frazil.decode.columns import Bodies, Fault, Reader
+from frazil.decode.columns import Bodies, Decoded, Fault, Reader
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.forms import OWN_FORMS, Forms
-from frazil.decode.settings import Envelope
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.plugins.formats import MESSAGES
 from frazil.schema.selection import Path
 
@@ -88,3 +89,32 @@ def message_schemas() -> MessageSchemas:
 def has_message_schemas() -> bool:
     """Whether a package that reads Protobuf's schemas is installed."""
     return "protobuf" in MESSAGES
+
+
+class TextSchemas(Protocol):
+    """Reads schemas of JSON text: in the driver and in tasks."""
+
+    def struct(self, schema: WriterSchema) -> StructType:
+        """Returns the type of the records that a schema describes, without the fields whose type it leaves open.
+
+        Raises: UnusableSchema.
+        """
+
+    def refused_changes(self, reading: Reading, table: StructType, written: StructType, schema_id: str) -> set[str]:
+        """Returns what the table's policy or its types refuse of the struct that a schema describes."""
+
+    def decode(
+        self, bodies: Bodies, fields: tuple[NestedField, ...], reading: Reading, schema_id: str, limit: int
+    ) -> Decoded:
+        """Returns the columns `fields` of records of one of the reading's schemas, which gives the types of new columns. Bad
+        records raise nothing. limit: the number of mismatches that are kept.
+        """
+
+
+def text_schemas() -> TextSchemas:
+    """Returns what reads JSON Schemas.
+
+    Raises: SpecError where the package that has it is not installed.
+    """
+    schemas: TextSchemas = MESSAGES.get("json_schema").schemas
+    return schemas

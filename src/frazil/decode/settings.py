@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
 from frazil.name_case import fold_case
 from frazil.plugins.envelopes import ENVELOPES, EnvelopeKind
+from frazil.plugins.registration import function_of
 from frazil.schema.declared_values import NOTHING_DECLARED, DeclaredValues
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
@@ -61,7 +62,20 @@ class Envelope:
     @property
     def has_events(self) -> bool:
         """Whether records are events, which have attributes in their headers and keys."""
-        return self.kind in ("cloudevents", "outbox")
+        own = self._own
+        return own is not None and own.open_events is not None
+
+    @property
+    def key_prefix(self) -> str:
+        """The prefix, in record keys, of the names of primary-key columns, where other fields name the table."""
+        own = self._own
+        return "" if own is None else own.key_prefix
+
+    @property
+    def flat_keys(self) -> Callable[..., Any] | None:
+        """What makes record keys in JSON objects, keys to keys; None where they are objects."""
+        own = self._own
+        return None if own is None or own.flat_keys is None else function_of(own.flat_keys)
 
     @property
     def needs_headers(self) -> bool:

@@ -123,6 +123,14 @@ class RecordReader(Protocol):
         """Yields the records of the range that still exist, in order, some at a time."""
 
 
+@dataclass(frozen=True)
+class TopicReaders:
+    """Access to topics, to find out what came after a record: who names them, and who reads their records."""
+
+    source: Source
+    reader: RecordReader
+
+
 class Outbox(Protocol):
     """The port of writing records once. `owner` names the writer of a topic; of two with one name the later one fences
     the earlier.

@@ -23,8 +23,8 @@ from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
+from frazil.ingest.tables.lookups import open_lookups
 from frazil.ingest.tables.preflight import refuse_foreseen, warnings_of
-from frazil.ingest.tables.references import References
 from frazil.ingest.tables.schema_changes import declared_adder
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
@@ -234,15 +234,17 @@ def made_by_query(columns: Iterable[tuple[str, str]]) -> str:
 
 def check_lookups(tables: Iterable[Table], catalog: Catalog) -> Iterator[Finding]:
     """Yields a finding for each reference table that records are joined with."""
-    references, states = References(catalog), dict[str, TableState | None]()
-    for table in tables:
-        for lookup in table.spec.query.lookup:
-            name, tried = f"lookup {lookup.name} of {table.name}", f"read {lookup.table or lookup.file}"
-            try:
-                reference = references.find(table, lookup, states)
-                yield Finding(name, True, tried, plural(len(reference.values), "row"))
-            except FrazilError as error:
-                yield failed(name, tried, error)
+    joined = [(table, lookup) for table in tables for lookup in table.spec.query.lookup]
+    if not joined:
+        return
+    lookups, states = open_lookups(catalog), dict[str, TableState | None]()
+    for table, lookup in joined:
+        name, tried = f"lookup {lookup.name} of {table.name}", f"read {lookup.table or lookup.file}"
+        try:
+            reference = lookups.find(table, lookup, states)
+            yield Finding(name, True, tried, plural(len(reference.values), "row"))
+        except FrazilError as error:
+            yield failed(name, tried, error)
 
 
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:

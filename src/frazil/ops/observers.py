@@ -96,6 +96,9 @@ class Observer:
     def flush(self) -> None:
         """Sends what waits, for two seconds at most. Not called where the process must end at once."""
 
+    def close(self) -> None:
+        """Releases what it holds. Called last, also where the run has failed before `start`."""
+
 
 class Observers:
     """The observers of one run."""
@@ -155,6 +158,10 @@ class Observers:
         """Lets all of them send what waits."""
         self._each(lambda observer: observer.flush())
 
+    def close(self) -> None:
+        """Lets all of them release what they hold."""
+        self._each(lambda observer: observer.close())
+
     def _each(self, act: Callable[[Observer], object]) -> None:
         for name, observer in self._observers.items():
             try:
@@ -181,6 +188,7 @@ def open_observers(observed: Observed) -> Observers:
         try:
             opened[name] = kind.opener(observed)
         except FrazilError:
+            Observers(opened).close()
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with an observer, the pipeline runs)
             _note_failure(name, error)

@@ -18,9 +18,6 @@ from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import Catalog
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
-from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import TopicReaders
-from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.loop.load import Restart
 from frazil.ingest.loop.requests import Requests
@@ -29,16 +26,9 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.port import ReadRecord
+from frazil.kafka.port import ReadRecord, TopicReaders
 from frazil.maintenance.plan import Plan
 from frazil.maintenance.run import MaintenanceRunner
-from frazil.ops.dead_letters import (
-    classes_document,
-    classes_of,
-    count_dead_letters,
-    dead_letter_document,
-    newest_dead_letters,
-)
 from frazil.ops.maintenance import (
     chosen_tables,
     document_of_rounds,
@@ -160,32 +150,9 @@ class RunningPipeline:
 
         Raises: UnavailableError where a service does not answer.
         """
-        own = self._own
+        own = self.services
         tables = plan_tables(self.spec, own.topics.source, own.catalog, own.read_sample, own.schemas, own.queries)
         return plan_document(self.spec, tables)
-
-    def dead_letters(self, name: str) -> dict[str, Any]:
-        """Returns the JSON of a table's dead letters by error class.
-
-        Raises: UnavailableError where the catalog does not answer.
-        """
-        catalog, dead_letters = self._own.catalog, self._replayer.settled(self._copy(name))
-        if dead_letters is None:
-            return classes_document(None, ())
-        return classes_document(dead_letters.name, classes_of(catalog, dead_letters))
-
-    def dead_letter_records(self, name: str, selection: Selection, limit: int) -> list[dict[str, Any]]:
-        """Returns the JSON of a table's newest selected dead letters, `limit` at most.
-
-        Raises: UnavailableError where the catalog does not answer.
-        """
-        dead_letters = self._replayer.settled(self._copy(name))
-        if dead_letters is None:
-            return []
-        return [
-            dead_letter_document(dead_letter)
-            for dead_letter in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
-        ]
 
     def record_at(self, name: str, topic: str, partition: int, offset: int) -> ReadRecord | None:
         """Returns the record at a place, fresh from Kafka; None where it is gone, and for a table that hides values.
@@ -194,7 +161,7 @@ class RunningPipeline:
         """
         if any(stage.record_key is not None for stage in table_stages(self.find(name).spec)):
             return None
-        records = self._own.read_sample([OffsetRange(topic, partition, offset, offset + 1)])
+        records = self.services.read_sample([OffsetRange(topic, partition, offset, offset + 1)])
         return next((record for record in records if record.offset == offset), None)
 
     def ends(self, name: str) -> Mapping[tuple[str, int], int]:
@@ -202,14 +169,14 @@ class RunningPipeline:
 
         Raises: UnknownTable; UnavailableError where Kafka does not answer.
         """
-        return self._own.topics.source.ends(set(self.find(name).offsets.partitions()))
+        return self.services.topics.source.ends(set(self.find(name).offsets.partitions()))
 
     def metadata(self, name: str) -> TableMetadata | None:
         """Returns the metadata of a table with its files, fresh from the catalog; None where it does not exist.
 
         Raises: UnknownTable; UnavailableError where the catalog does not answer.
         """
-        return self._own.table_maintenance.metadata(self.find(name).name, with_files=True)
+        return self.services.table_maintenance.metadata(self.find(name).name, with_files=True)
 
     # ---- acting
 
@@ -250,9 +217,9 @@ class RunningPipeline:
 
         Raises: UnavailableError where the catalog does not answer.
         """
-        runner = MaintenanceRunner(self._own.table_maintenance, self.spec.pipeline, self.clock)
-        table = self._copy(name)
-        load_upsert_tables([table], self._own.catalog)
+        runner = MaintenanceRunner(self.services.table_maintenance, self.spec.pipeline, self.clock)
+        table = self.copy_of(name)
+        load_upsert_tables([table], self.services.catalog)
         chosen = chosen_tables([table], name)
         if dry_run:
             return document_of_rounds(list(plan_rounds(runner, chosen)), dry_run)
@@ -262,21 +229,6 @@ class RunningPipeline:
             for maintained in chosen:
                 self._known.note_round(maintained.name, runner.plan(maintained, is_scheduled=True))
         return document_of_rounds(rounds, dry_run)
-
-    def replay(self, name: str, selection: Selection, dry_run: bool) -> dict[str, Any]:
-        """Replays a table's selected dead letters; returns the JSON of `frazil dead-letters replay` of the table, or with
-        `dry_run` the number of selected dead letters.
-
-        Raises: UnavailableError where a service does not answer.
-        """
-        table = self._copy(name)
-        if not dry_run:
-            done = self._replayer.replay(table, selection)
-            self.reload(name)
-            return {"replayed": done.replayed, "remaining": done.remaining}
-        dead_letters = self._replayer.settled(table)
-        count = 0 if dead_letters is None else count_dead_letters(self._own.catalog, dead_letters, selection)
-        return {"dead_letters": count}
 
     @property
     def heap(self) -> HeapUsage | None:
@@ -301,24 +253,18 @@ class RunningPipeline:
         return self._known.service.requests
 
     @property
-    def _own(self) -> OwnServices:
+    def services(self) -> OwnServices:
+        """The services of commands beside the loop, opened at the first use.
+
+        Raises: UnavailableError until the pipeline has started.
+        """
         parts = self._known
         with self._opening:
             if self._services is None:
                 self._services = parts.open_services()
             return self._services
 
-    @property
-    def replaying(self) -> tuple[Catalog, Replayer]:
-        """The services of what replays dead letters beside the loop."""
-        return self._own.catalog, self._replayer
-
-    @property
-    def _replayer(self) -> Replayer:
-        own = self._own
-        return Replayer(own.catalog, own.schemas, own.topics, own.queries)
-
-    def _copy(self, name: str) -> Table:
+    def copy_of(self, name: str) -> Table:
         """Returns a table of this name as a command has it, without anything that the loop knows.
 
         Raises: UnknownTable.

@@ -15,7 +15,7 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.catalog.unmade import catalog_without_tables
-from frazil.dead_letters.waiting import count_waiting
+from frazil.dead_letters.held import count_waiting
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -475,3 +475,26 @@ def _stale(table: Table, now_ms: int) -> dict[str, float]:
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
     return {name: age_s for stage in table.spec.stage_settings.values() for name in stage.outdated(age_s)}
+
+
+def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: str | None) -> list[Table]:
+    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. state: what the state
+    file has, for when Kafka does not answer.
+
+    Raises: SpecError for a name that no table of the pipeline has.
+    """
+    if name is not None:
+        topic = name.removeprefix(f"{spec.selected.namespace}.")
+        mine = [table for table in spec.tables if table.name == name]
+        if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
+            mine.append(spec.table_for(topic))
+        if mine:
+            return [Table(mine[0])]
+    try:
+        tables = known_tables(spec, source, state)
+    except UnavailableError:  # Only Kafka could name the tables of `topics`.
+        tables = [Table(table) for table in spec.tables]
+    named = [table for table in tables if name in (None, table.name)]
+    if named or name is None:
+        return named
+    raise no_such_table(name, [table.name for table in tables])

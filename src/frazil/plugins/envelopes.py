@@ -67,12 +67,26 @@ class EnvelopeKind:
     images: tuple[str, ...] = ()
     #: Whether each record names the columns that identify a row.
     names_keys: bool = False
+    #: Opens events, which have attributes in their headers and keys: `open_events(records, fields, reading, limit)` returns
+    #: the columns `fields` of `cdc.envelope`, one event per record; the function, or `module:name` of it. None: the value
+    #: alone is opened.
+    open_events: Callable[..., Any] | str | None = None
+    #: The prefix, in record keys, of the names of primary-key columns, where other fields name the table.
+    key_prefix: str = ""
+    #: Makes record keys JSON objects: `flat_keys(keys)`; the function, or `module:name` of it. None: they are.
+    flat_keys: Callable[..., Any] | str | None = None
 
     @property
     def rows_opener(self) -> Callable[..., Any]:
         """The function that opens messages with several rows."""
         assert self.open_rows is not None
         return function_of(self.open_rows)
+
+    @property
+    def events_opener(self) -> Callable[..., Any]:
+        """The function that opens events."""
+        assert self.open_events is not None
+        return function_of(self.open_events)
 
     @property
     def all_metadata(self) -> tuple[str, ...]:
@@ -82,9 +96,6 @@ class EnvelopeKind:
 
 _EVERY = ("json", "avro", "protobuf", "json_schema")
 _PLACES = ("source_database", "source_schema", "source_table")
-_SCHEMA_CHANGES = {
-    f"{what}-{how}": "schema_change" for what in ("table", "database") for how in ("create", "alter", "drop")
-}
 
 ENVELOPES: Registered[EnvelopeKind] = Registered(
     "frazil.envelopes",
@@ -99,66 +110,6 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                 "source_order", *_PLACES, "unavailable",
             ),
             images=("after", "before"),
-        ),
-        "maxwell": EnvelopeKind(
-            Members(
-                operation="type",
-                operations={"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"},
-                after="data",
-                before="old",
-                ignored={
-                    "bootstrap-start": "heartbeat",
-                    "bootstrap-complete": "heartbeat",
-                    "heartbeat": "heartbeat",
-                    **_SCHEMA_CHANGES,
-                },
-                before_has="changed",
-                metadata={
-                    "source_ts": ("ts", "s"),
-                    "transaction_id": ("xid", "number"),
-                    "source_database": ("database", "text"),
-                    "source_table": ("table", "text"),
-                },
-            ),
-            metadata=("source_schema",),
-        ),
-        "cloudevents": EnvelopeKind(
-            Members(
-                operation="specversion",
-                operations={"1.0": "c"},
-                after="data",
-                required=("id", "source", "type"),
-                metadata={
-                    "ce_id": ("id", "text"),
-                    "ce_source": ("source", "text"),
-                    "ce_type": ("type", "text"),
-                    "ce_time": ("time", "timestamp"),
-                    "ce_subject": ("subject", "text"),
-                    "ce_dataschema": ("dataschema", "text"),
-                    "ce_datacontenttype": ("datacontenttype", "text"),
-                },
-            ),
-            metadata=("ce_extensions",),
-            columns=("ce_id", "ce_source", "ce_type", "ce_time", "ce_subject"),
-            has_key_fields=False,
-        ),
-        "outbox": EnvelopeKind(
-            Members(
-                operation="op",
-                operations={"c": "c", "r": "r"},
-                after="after.payload",
-                before="before",
-                ignored={"d": "delete"},
-                required=("after.id",),
-                metadata={
-                    "event_id": ("after.id", "text"),
-                    "event_type": ("after.type", "text"),
-                    "aggregate_type": ("after.aggregatetype", "text"),
-                    "aggregate_id": ("after.aggregateid", "text"),
-                },
-            ),
-            columns=("event_id", "event_type", "aggregate_type", "aggregate_id"),
-            has_key_fields=False,
         ),
         "operation": EnvelopeKind(None, _EVERY),
     },

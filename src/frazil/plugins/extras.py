@@ -51,10 +51,24 @@ EXTRAS = (
             "frazil.stages": ("blobs",),
         },
     ),
-    Extra("cdc", {"frazil.envelopes": ("canal", "dms")}),
+    Extra("cdc", {"frazil.envelopes": ("canal", "cloudevents", "dms", "maxwell", "outbox")}),
     Extra("console", {"frazil.pages": ("console",)}),
+    Extra(
+        "deadletters",
+        {"frazil.commands": ("dead-letters.drop", "dead-letters.list", "dead-letters.replay", "dead-letters.show")},
+    ),
     Extra("demo", {"frazil.commands": ("demo",)}),
+    Extra("expect", {"frazil.table_stages": ("expect",)}),
     Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
+    Extra(
+        "http",
+        {
+            "frazil.commands": ("pause", "reset", "resume", "stand-down"),
+            "frazil.observers": ("http",),
+        },
+    ),
+    Extra("jsonschema", {"frazil.messages": ("json_schema",)}),
+    Extra("lookup", {"frazil.table_keys": ("lookup",)}),
     Extra(
         "migrate",
         {
@@ -63,6 +77,7 @@ EXTRAS = (
             )
         },
     ),
+    Extra("protect", {"frazil.table_stages": ("protect",)}),
     Extra("protobuf", {"frazil.messages": ("protobuf",)}, task_requirements=("protobuf",)),
     Extra("publish", {"frazil.commands": ("publish", "watermark"), "frazil.observers": ("publish",)}),
     Extra("registry", {"frazil.registries": ("confluent",)}),
@@ -79,6 +94,7 @@ EXTRAS = (
         },
     ),
     Extra("testing", {"frazil.commands": ("test", "try")}),
+    Extra("transactions", {"frazil.table_keys": ("atomic",)}),
     Extra("verify", {"frazil.commands": ("repair", "verify"), "frazil.observers": ("verify",)}),
 )  # fmt: skip
 """Every extra with a package of its own."""

@@ -36,14 +36,14 @@ class Format:
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """A format whose schemas define several messages."""
+    """What reads the schemas of a format."""
 
-    #: The class of a `decode.messages.MessageSchemas`, as `module:name`.
+    #: The class of a `decode.messages.MessageSchemas`, or of `TextSchemas` for `json_schema`, as `module:name`.
     target: str
 
     @property
     def schemas(self) -> Any:
-        """The instance that reads schemas and messages; the same at each call."""
+        """The instance that reads schemas; the same at each call."""
         return _instance_of(self.target)
 
 
@@ -71,4 +71,4 @@ FORMATS: Registered[Format] = Registered(
 )
 """Every format; of a package `format: NAME` in its group `frazil.formats`."""
 MESSAGES: Registered[MessageFormat] = Registered("frazil.messages", "format", MessageFormat, {})
-"""What reads the messages of a format; the core has no such reader."""
+"""What reads the schemas of Protobuf and of JSON Schema; the core has no such reader."""

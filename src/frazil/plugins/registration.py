@@ -95,8 +95,11 @@ def _scanned(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # no
 @cache
 def function_of(target: Callable[..., Any] | str) -> Callable[..., Any]:
     """Returns the function; one that is named `module:name`, as importing it costs time, is imported now."""
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    function: Callable[..., Any] = value_of(target) if isinstance(target, str) else target
     return function
+
+
+def value_of(target: str) -> Any:
+    """Returns what `module:name` names, imported now."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

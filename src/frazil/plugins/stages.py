@@ -62,6 +62,9 @@ class StageKind:
     watch: type[Any] | str | None = None
     #: What the documents of plan and lineage have: a subclass of `stages.notes.StageNote`; None for nothing.
     note: type[Any] | str | None = None
+    #: The functions that the stage's programs call, as `process.kernels.values.Kernel`s by name, as `module:name`; None for
+    #: none.
+    kernels: str | None = None
 
     def __post_init__(self) -> None:
         """Raises: TypeError for settings that are another model."""
@@ -74,23 +77,9 @@ class StageKind:
         return None if target is None else function_of(target)
 
 
-STAGES: Registered[StageKind] = Registered(
-    "frazil.stages",
-    "stage",
-    StageKind,
-    {
-        "protect": StageKind(
-            "frazil.stages.protect.settings:ProtectSpec",
-            "frazil.stages.protect.stage:ProtectStage",
-            note="frazil.stages.protect.rules:ProtectedFields",
-        ),
-        "expect": StageKind(
-            "frazil.stages.expect.settings:ExpectSpec",
-            "frazil.stages.expect.stage:ExpectStage",
-            watch="frazil.stages.expect.watch:ExpectWatch",
-        ),
-    },
-)
-"""The kinds of stages, in the order in which they see rows, behind those of packages. The name of a package's entry point is
-the key of a table; the keys of Frazil's own are in a group of the table, a field of `spec.models.TableSpec`.
+STAGES: Registered[StageKind] = Registered("frazil.stages", "stage", StageKind, {})
+"""The kinds of stages whose settings are a key of a table of their own: the name of the entry point."""
+TABLE_STAGES: Registered[StageKind] = Registered("frazil.table_stages", "stage", StageKind, {})
+"""The kinds of stages whose keys are a group of the core's models, a field of `spec.models.TableSpec`: they see rows behind
+the others.
 """

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
-from frazil.cdc.json.envelopes import open_events, open_json
+from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.messages import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
@@ -169,7 +169,8 @@ def decode_json_values(reading: Reading, fields: tuple[NestedField, ...], record
     if reading.envelope.kind == "operation":
         return decode_records(values, fields, reading, limit, lambda rest: open_json(rest, fields, reading, limit))
     if reading.envelope.has_events:
-        return open_events(records, fields, reading, limit)
+        events: Decoded = ENVELOPES.get(reading.envelope.kind).events_opener(records, fields, reading, limit)
+        return events
     return open_json(values, fields, reading, limit)
 
 

@@ -14,30 +14,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.envelope import opened_fields
+from frazil.cdc.envelope import opened_fields, opened_row
 from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
-from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
-from frazil.decode.connect.values import LOCAL_UNITS, UNSIGNED, LogicalType
+from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
-from frazil.decode.json import values as json_values
-from frazil.decode.json.records import decode_json
-from frazil.decode.json_schema.types import SchemaStruct, read_json_schema, refused_changes
-from frazil.decode.messages import FIRST, has_message_schemas, message_schemas
+from frazil.decode.messages import FIRST, has_message_schemas, message_schemas, text_schemas
 from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.error_classes import ErrorClass
-from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.rows.connect_messages import convert_written
 from frazil.schema.arrow import Records, arrow_type
-from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
 from frazil.schema.selection import Path
 
 LATEST = "latest"
@@ -134,7 +127,8 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
         return
     bodies = select_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
-        batch.groups.append(Group(rows, _read_json(batch, schema_id, schema, bodies)))
+        decoded = text_schemas().decode(bodies, batch.fields, batch.reading, schema_id, batch.limit)
+        batch.groups.append(Group(rows, decoded))
     elif schema.kind == "avro":
         _read_columns(batch, schema_id, rows, bodies, partial(_avro, schema))
     else:
@@ -212,7 +206,7 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     `cdc.envelope`.
     """
     if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
-        fields = _row_in(fields).fields
+        fields = opened_row(fields).fields
     return forms_of(struct, fields, renames)
 
 
@@ -232,100 +226,8 @@ def _logical_types(
     )
 
 
-def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
-    """Reads JSON text behind a wire-format header: the schema gives the types of new columns, the text is read as any
-    other.
-    """
-    reading, struct, texts = batch.reading, _json_schema(schema).struct, _texts(bodies)
-    table = StructType(*batch.fields) if reading.envelope is None else _row_in(batch.fields)
-    reading = _with_named_types(reading, _json_schema(schema), table)
-    image: Path = ()
-    if reading.envelope is None:
-        decoded = decode_json(texts, batch.fields, reading, batch.limit)
-    else:
-        decoded = open_json(texts, batch.fields, reading, batch.limit)
-        struct, image = row_of(reading.envelope, struct), ("after",)
-    if reading.selection is not None:
-        pruned = reading.selection.prune(struct, image) if image else reading.selection.prune_struct(struct)
-        struct = pruned if isinstance(pruned, StructType) else StructType()
-    refusals = refused_changes(reading, table, struct, schema_id)
-    refused_paths = {refusal.split(": ")[1] for refusal in refusals}
-    # Fields that are not in the schema are refused too.
-    refusals |= {
-        f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in refused_paths
-    }
-    decoded = replace(decoded, refusals=refusals)
-    if reading.unknown_fields != "add":
-        return decoded
-    struct = drop_long_names(struct)
-    requested_fields = {
-        path: {name: type_at(struct, (*path[len(image) :], name)) or kind for name, kind in members.items()}
-        for path, members in decoded.requested_fields.items()
-    }
-    missing = find_missing_fields(
-        table, without_rejected(struct, reading.rejected_at, image), reading.evolution.may_widen
-    )
-    lacking = {(*image, *path): members for path, members in missing.items()}
-    if (
-        not image
-        and decoded.refused.all()
-        and decode_json(texts, (), replace(reading, unknown_fields="drop")).refused.all()
-    ):
-        lacking = {}  # Where no record can be read, the records may not be of this schema.
-    return replace(
-        decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
-    )
-
-
-def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType) -> Reading:
-    """Returns the reading with the columns of local times and unsigned numbers, as the schema names their types, and the
-    units of numbers in times. table: the columns of the row.
-    """
-    names = [member.name for member in schema.struct.fields]
-    images = IMAGES_OF if reading.envelope is not None else ()
-    struct, depth = schema.struct, 0
-    if reading.envelope is not None:
-        struct, depth = row_of(reading.envelope, struct), int(is_wrapped(reading.envelope, names))
-    fed, units = FedColumns(struct, table.fields), dict(reading.declared.units)
-    local, unsigned = set[Path](), set[Path]()
-    for path, title in schema.titles.items():
-        if title in LOCAL_UNITS or title == UNSIGNED.name:
-            column = fed.path_of(path[depth:])
-            for mine in [(image, *column) for image in images] or [column]:
-                (unsigned if title == UNSIGNED.name else local).add(mine)
-                if LOCAL_UNITS.get(title):
-                    units.setdefault(mine, LOCAL_UNITS[title])
-    if not local and not unsigned:
-        return reading
-    declared = replace(
-        reading.declared, units=tuple(units.items()), local_times=frozenset(local), unsigned=frozenset(unsigned)
-    )
-    return replace(reading, declared=declared)
-
-
-def _row_in(fields: Sequence[NestedField]) -> StructType:
-    """Returns the row in the columns of `cdc.envelope`."""
-    row = next((member.field_type for member in fields if member.name == "after"), StructType())
-    assert isinstance(row, StructType)
-    return row
-
-
-def _texts(bodies: Bodies) -> pa.BinaryArray:
-    rows = np.arange(len(bodies), dtype=np.int32)
-    # From Arrow's pool: numpy returns memory of that size to the system each time, and every page of it costs again.
-    out = pa.allocate_buffer(int((bodies.end - bodies.start).sum(dtype=np.int64)))
-    offsets = np.zeros(rows.size + 1, np.int32)
-    json_values.copy_texts(bodies.base, bodies.start, bodies.end, rows, offsets, out.address)
-    return pa.Array.from_buffers(pa.binary(), rows.size, [None, pa.py_buffer(offsets), out])
-
-
 def _avro(schema: WriterSchema, forms: Forms = OWN_FORMS) -> AvroReader:
     return avro_reader(schema.text, tuple(text for _, text in schema.references), forms)
-
-
-@lru_cache(maxsize=256)
-def _json_schema(schema: WriterSchema) -> SchemaStruct:
-    return read_json_schema(schema.text, schema.references)
 
 
 def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: Forms = OWN_FORMS) -> StructType:
@@ -335,7 +237,7 @@ def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: 
     Raises: UnusableSchema.
     """
     if schema.kind == "json_schema":
-        return _json_schema(schema).struct
+        return text_schemas().struct(schema)
     if schema.kind == "avro":
         return _avro(schema, forms).struct
     return message_schemas().reader(schema.descriptors, message or FIRST, forms).struct

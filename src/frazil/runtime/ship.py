@@ -31,7 +31,7 @@ from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.extras import EXTRAS, Extra, installed_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
-from frazil.plugins.stages import STAGES
+from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.tether import tethered
 from frazil.temporary import temporary_folder
@@ -56,7 +56,6 @@ _ROOTS = (
     "pyiceberg",
     "pyiceberg-core",
     "pyyaml",
-    "xxhash",
 )
 _OF_EXTRAS = ("fastavro", "hdfs-native")
 """What tasks import where it is installed here."""
@@ -173,7 +172,7 @@ def code_archive(deadline: Deadline | None = None) -> Path:
 
 def _extras_of_tasks() -> list[Extra]:
     """Returns the installed extras whose code tasks run."""
-    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group}
+    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group, TABLE_STAGES.group}
     return [extra for extra in installed_extras() if groups.intersection(extra.added)]
 
 

@@ -6,24 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import refusing_reader
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
-from frazil.spec.syntax.problems import LABEL, Mistake
+from frazil.spec.syntax.problems import LABEL, Mistake, try_check
 
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES: tuple[MetadataField, ...] = ("op", "image")
 _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_LOGS: tuple[MetadataField, ...] = ("source_ts", "connector_ts", "unavailable")
 """The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
-_OF_ANY = frozenset(
-    (
-        *_OF_CHANGES,
-        *_OF_DELETES,
-        *HISTORY,
-        *(name for envelope in ENVELOPES.built_in.values() for name in envelope.all_metadata),
-    )
-)
+_OF_ANY = METADATA_COLUMNS.keys() - {"topic", "partition", "offset", "timestamp", "headers", "key"}
+"""The fields of `metadata` that are of a change or an event, and not of every record."""
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[MetadataField, str] = {
@@ -224,6 +219,7 @@ def check_atomic(table: TableSpec) -> Iterator[Mistake]:
     """Yields `atomic` of a table that cannot have it."""
     if table.changes.atomic is None:
         return
+    yield from try_check("atomic", TABLE_KEYS.get, "atomic")
     if table.changes.envelope is None or table.changes.envelope.kind != "debezium":
         message = "`atomic` needs Debezium's envelope, and the table has none"
         yield Mistake("atomic", message, "write `envelope: debezium`, or remove it")

@@ -9,6 +9,7 @@ from pyiceberg import types
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
+from frazil.plugins.extras import names_of_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.secrets import has_reference
 from frazil.spec.models import TableSpec
@@ -160,7 +161,7 @@ def check_shaping(table: TableSpec) -> Iterator[Mistake]:
 
 def check_value(value: ValueSpec) -> Iterator[Mistake]:
     """Yields settings that say nothing of the format of values, and a format whose package is not installed."""
-    if value.format == "protobuf":
+    if value.format in names_of_extras(MESSAGES.group):
         yield from try_check("format", MESSAGES.get, value.format)
     keys = FORMATS.get(value.format).keys
     for name in dict.fromkeys(name for value_format in FORMATS.built_in.values() for name in value_format.keys):

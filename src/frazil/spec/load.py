@@ -268,6 +268,7 @@ def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 _USE_EXTRAS: Mapping[str, Callable[[PipelineSpec], bool]] = {
     "ha": lambda spec: spec.process.ha is not None and spec.process.ha.elect in names_of_extras("frazil.elections"),
+    "http": lambda spec: spec.process.http is not None and "http" in spec.process.model_fields_set,
     "registry": lambda spec: spec.registry is not None,
     "telemetry": lambda spec: bool(spec.process.telemetry.otlp or spec.process.telemetry.openlineage),
     "verify": lambda spec: spec.process.verify is not None,

@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
-from frazil.plugins.stages import STAGES
 from frazil.secrets import redact
 from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
@@ -45,8 +44,8 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.stages.expect.settings import ExpectSpec
-from frazil.stages.protect.settings import ProtectSpec
+from frazil.stages.expect_settings import ExpectSpec
+from frazil.stages.protect_settings import ProtectSpec
 from frazil.stages.settings import StageSettings
 from frazil.types import MAIN, DerivedTable
 
@@ -440,11 +439,12 @@ class PipelineSpec(
         return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
 
 
-STAGE_FIELDS: Mapping[str, str] = {
-    name: next(field for field, known in TableSpec.model_fields.items() if known.annotation is kind.load("settings"))
-    for name, kind in STAGES.built_in.items()
+STAGE_FIELDS: Mapping[str, str] = {"protect": "protection", "expect": "expectations"}
+"""By kinds of stages whose keys are in a group of a table, that field."""
+STAGE_SETTINGS: Mapping[str, type[StageSettings]] = {
+    name: cast("type[StageSettings]", TableSpec.model_fields[field].annotation) for name, field in STAGE_FIELDS.items()
 }
-"""By Frazil's own kinds of stages, the field of a table with the group of their keys."""
+"""By the same, the model of the group."""
 OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from frazil.plugins.stages import STAGES
 from frazil.spec import connections, models, settings
 from frazil.spec.late import LateSpec
 from frazil.spec.package_stages import stage_keys
@@ -78,7 +77,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "envelope": settings.EnvelopeSpec,
     "column": settings.ColumnSpec,
     "lookup": settings.LookupSpec,
-    **{name: model for kind in STAGES.built_in.values() for name, model in kind.load("settings").sections.items()},
+    **{name: model for stage in models.STAGE_SETTINGS.values() for name, model in stage.sections.items()},
 }
 
 

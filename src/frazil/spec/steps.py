@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from frazil.errors import SpecError
 from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, advice, try_check
@@ -110,6 +111,7 @@ def check_added(table: TableSpec) -> Iterator[Mistake]:
 
 def check_lookup(lookup: LookupSpec) -> Iterator[Mistake]:
     """Yields what a lookup lacks, and a source that cannot be joined."""
+    yield from try_check((), TABLE_KEYS.get, "lookup")
     written = lookup.model_fields_set
     if ("table" in written) == ("file" in written):
         yield Mistake((), f"`{LABEL}` needs a `table` or a `file`", "write one of the two")

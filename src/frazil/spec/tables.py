@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
-from frazil.plugins.stages import STAGES
+from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.spec import changes, grouped_tables, history, settings, state, steps, waiting
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
@@ -21,6 +21,8 @@ from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ALL_TABLES,
     OF_ONE_TABLE,
+    STAGE_FIELDS,
+    STAGE_SETTINGS,
     PipelineSpec,
     Shared,
     TableSpec,
@@ -269,8 +271,10 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
 
 
 def _check_stages(table: TableSpec) -> Iterator[Mistake]:
-    for stage in table.stage_settings.values():
-        yield from stage.check(table)
+    for name, group in table.stage_settings.items():
+        if name in STAGE_FIELDS and group.is_used:
+            yield from try_check(name, TABLE_STAGES.get, name)
+        yield from group.check(table)
 
 
 OF_TABLES = Rules(
@@ -292,5 +296,5 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
-    **{model: rules for kind in STAGES.built_in.values() for model, rules in kind.load("settings").rules.items()},
+    **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
 }

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
+"""What `protect` does to a field."""
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,36 @@ class StageNote(ABC):
     def masked(self) -> tuple[str, ...]:
         """Paths of the fields whose values the table does not have."""
         return ()
+
+
+@dataclass(frozen=True)
+class ProtectedField:
+    """A field of the records that is protected."""
+
+    #: Its path in the records.
+    field: str
+    #: What happens to it; of the keys of a map `hash`.
+    action: Action
+
+
+@dataclass(frozen=True)
+class ProtectedFields(StageNote):
+    """The fields of a table's records that are protected."""
+
+    #: The fields of the records that `protect` finds: `field` and its `action`.
+    protected: tuple[ProtectedField, ...] = ()
+
+    @property
+    def setting(self) -> str:
+        """See StageNote."""
+        return "protect"
+
+    @property
+    def line(self) -> str:
+        """See StageNote."""
+        return f"protects {', '.join(f'{field.field} ({field.action})' for field in self.protected)}"
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """See StageNote."""
+        return tuple(field.field for field in self.protected)

@@ -22,6 +22,11 @@ class StageSettings(Declared):
     rules: ClassVar[Mapping[type[Declared], Rules]] = {}
 
     @property
+    def is_used(self) -> bool:
+        """Whether the file asks for the stage: a group of keys is there also where it does not."""
+        return True
+
+    @property
     def makes_rows(self) -> bool:
         """Whether the rows of the table are other than its records' fields, for the stage's sake."""
         return False

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from frazil.plugins.stages import STAGES
-from frazil.spec.models import TableSpec
-from frazil.stages.notes import StageNote
+from frazil.plugins.stages import STAGES, TABLE_STAGES, StageKind
+from frazil.spec.models import STAGE_FIELDS, TableSpec
+from frazil.stages.notes import ProtectedFields, StageNote
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 
-NOTES: tuple[type[StageNote], ...] = tuple(
-    kind.load("note") for kind in STAGES.built_in.values() if kind.note is not None
-)
-"""The notes of Frazil's own stages, whose keys a document has also where a table has no such stage."""
+NOTES: tuple[type[StageNote], ...] = (ProtectedFields,)
+"""The notes of stages whose keys a document has also where a table has no such stage."""
 
 
 def table_stages(spec: TableSpec) -> tuple[TableStage, ...]:
     """Returns the stages that the settings of a table ask for."""
-    stages = (STAGES.get(name).load("stage").make(name, settings) for name, settings in spec.stage_settings.items())
+    used = ((name, settings) for name, settings in spec.stage_settings.items() if settings.is_used)
+    stages = (_kind(name).load("stage").make(name, settings) for name, settings in used)
     return tuple(stage for stage in stages if stage is not None)
 
 
 def stage_watches(spec: TableSpec) -> tuple[StageWatch, ...]:
     """Returns what the driver remembers of a table for its stages, at its start."""
-    kinds = [STAGES.get(name) for name in spec.stage_settings]
+    kinds = [_kind(name) for name, settings in spec.stage_settings.items() if settings.is_used]
     return tuple(kind.load("watch")() for kind in kinds if kind.watch is not None)
+
+
+def _kind(name: str) -> StageKind:
+    return (TABLE_STAGES if name in STAGE_FIELDS else STAGES).get(name)

@@ -20,8 +20,8 @@ from rich.text import Text
 from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 from frazil.errors import UnavailableError
-from frazil.http.problems import problem_of
 from frazil.kafka.topics import KafkaTopics
+from frazil_http.problems import problem_of
 from tests.fixtures.forks import start
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.slices import sliced

@@ -16,8 +16,8 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.plugins.observers import OBSERVERS
-from frazil.plugins.pages import PAGES
 from frazil.plugins.stages import STAGES
+from frazil_http.page_kinds import PAGES
 from tests.fixtures.plugins import install_example, write_package
 from tests.unit.spec.conftest import load as load
 from tests.unit.spec.conftest import refuse as refuse

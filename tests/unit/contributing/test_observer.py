@@ -14,8 +14,8 @@ from frazil.ingest.batches.ended_batch import EndedBatch, Interval
 from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.ops.observers import Observed, Observer, Observers, check_observers, open_observers
+from packages.http.tests.unit.running_scene import RunningScene
 from tests.unit.contributing.conftest import Install
-from tests.unit.http.running_scene import RunningScene
 
 CODE = """
 from frazil.errors import SpecError
@@ -34,6 +34,8 @@ OBSERVER = ObserverKind(lambda spec, environment: spec.pipeline == "p", {open}, 
 
 def observed(folder: Path) -> Observed:
     scene = RunningScene(folder, "a")
+    spec = scene.pipeline.spec
+    scene.pipeline.spec = spec.model_copy(update={"process": spec.process.model_copy(update={"http": None})})
 
     def refuse() -> Never:
         raise UnavailableError("no catalog")

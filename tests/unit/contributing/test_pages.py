@@ -7,8 +7,8 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from frazil.spec.connections import HttpSpec, HttpTokensSpec
+from packages.http.tests.unit.running_scene import RunningScene
 from tests.unit.contributing.conftest import Install
-from tests.unit.http.running_scene import RunningScene
 
 BROWSER = {"Accept": "text/html"}
 

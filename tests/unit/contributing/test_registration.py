@@ -14,9 +14,9 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.plugins.observers import OBSERVERS
-from frazil.plugins.pages import PAGES as SERVED
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES
+from frazil_http.page_kinds import PAGES as SERVED
 from tests.fixtures.plugins import PAGES
 from tests.unit.contributing.conftest import Install, rescan
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table

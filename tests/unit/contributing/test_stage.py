@@ -16,11 +16,11 @@ from frazil.ingest.tables.target import target_of as target_of_table
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
 from frazil.ops.plan import describe_stages
-from frazil.plugins.stages import STAGES
+from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.process.program import Call, Field, Program, Project
 from frazil.runtime import ship
 from frazil.spec import json_schema
-from frazil.spec.models import TableSpec
+from frazil.spec.models import STAGE_SETTINGS
 from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.stages.notes import StageNote
 from frazil.stages.row_stage import RowStage
@@ -141,19 +141,14 @@ def test_packages_of_stages_are_sent_to_clusters(
 
 def test_frazils_own_stages_and_those_of_packages_are_made_of_the_same_classes(example: Install) -> None:
     example("stage.md")
-    kinds = {name: STAGES.get(name) for name in (*STAGES.built_in, *STAGES.added())}
-    assert list(kinds) == ["protect", "expect", "blobs", "forbidden_words"]
+    kinds = {name: table.get(name) for table in (TABLE_STAGES, STAGES) for name in table.added()}
+    assert sorted(kinds) == ["blobs", "expect", "forbidden_words", "protect"]
     for kind in kinds.values():
         assert issubclass(kind.load("settings"), StageSettings)
         assert issubclass(kind.load("stage"), TableStage)
         assert kind.watch is None or issubclass(kind.load("watch"), StageWatch)
         assert kind.note is None or issubclass(kind.load("note"), StageNote)
-    own = [
-        field.annotation
-        for field in TableSpec.model_fields.values()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, StageSettings)
-    ]
-    assert own == [kind.load("settings") for kind in STAGES.built_in.values()]
+    assert {name: TABLE_STAGES.get(name).load("settings") for name in TABLE_STAGES.added()} == STAGE_SETTINGS
 
 
 LATER = """
@@ -191,7 +186,7 @@ def test_a_stage_of_a_package_may_do_what_frazils_own_do(package: Install, load:
     assert refuse(clashing).remedy == "name another column"
     table = Table(load(with_table("later: {column: note}")).tables[0])
     assert [name for stage in table.spec.stage_settings.values() for name in stage.counted] == ["later"]
-    assert [type(watch).__name__ for watch in table.watches] == ["Watch", "ExpectWatch"]
+    assert [type(watch).__name__ for watch in table.watches] == ["Watch"]
     assert [type(stage) for stage in target_of_table(table).stages] == [RowStage]
 
 

@@ -15,11 +15,11 @@ from frazil.decode.avro.schema import find_misplaced, parse_avro, with_moved_log
 from frazil.ingest.tables.schemas import Schemas
 from frazil.spec.settings import ValueSpec
 from frazil_testing.memory_registry import MemoryRegistry
+from packages.registry.tests.unit.test_schema_check import look
 from tests.unit.ingest.tables.test_schemas import Scenario
 from tests.unit.ops.conftest import Scenario as OpsScenario
 from tests.unit.ops.conftest import scenario as ops_scenario
 from tests.unit.ops.test_plan import columns, plan, produce
-from tests.unit.ops.test_schema_check import look
 
 __all__ = ["ops_scenario"]
 _MILLIS = {"logicalType": "timestamp-millis"}

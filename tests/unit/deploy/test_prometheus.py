@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from docs.scan import ROOT
-from frazil.http.metrics import PROCESS, TABLE
+from frazil_http.metrics import PROCESS, TABLE
 
 _FOLDER = ROOT / "deploy" / "prometheus"
 _RULES: list[dict[str, Any]] = yaml.safe_load((_FOLDER / "frazil.rules.yaml").read_text())["groups"][0]["rules"]

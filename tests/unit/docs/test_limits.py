@@ -9,13 +9,13 @@ from frazil.decode import limits
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer, tree
-from frazil.decode.json_schema import kinds, refs
-from frazil.decode.json_schema import types as json_schema
-from frazil.ingest.tables import references
 from frazil.ingest.tasks import task_job, task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.schema import parts
 from frazil.spec.settings import LimitsSpec
+from frazil_jsonschema import kinds, refs
+from frazil_jsonschema import types as json_schema
+from frazil_lookup import references
 from frazil_protobuf import json as protobuf_json
 from frazil_protobuf import layout, wire
 from frazil_protobuf import schema as protobuf

@@ -34,7 +34,7 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "catalog", "cdc", "cli", "dead_letters", "decode", "http", "ingest", "kafka", "maintenance", "ops", "plugins",
+    "catalog", "cdc", "cli", "dead_letters", "decode", "ingest", "kafka", "maintenance", "ops", "plugins",
     "process", "registry", "rows", "runtime", "schema", "shares", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
@@ -43,7 +43,7 @@ NOT_YET = (
     "decode/aliased.py", "decode/json/infer.py", "decode/json/names.py", "decode/renames.py", "decode/wire_format.py",
     "ingest/batches/crash_suspects.py", "ingest/batches/schema_updates.py", "ingest/loop/discovery.py",
     "ingest/loop/ownership.py", "ingest/tables/preflight.py", "ingest/tables/schema_changes.py",
-    "ingest/tasks/isolate.py", "ops/check.py", "ops/dead_letters.py", "ops/maintenance.py", "ops/schema_check.py",
+    "ingest/tasks/isolate.py", "ops/check.py", "ops/maintenance.py",
     "rows/decoder.py", "secrets.py", "spec/syntax/problems.py", "upsert/commit.py",
     "upsert/lookup/live_rows.py", "upsert/lookup/search.py", "upsert/old_values/complete.py",
     "upsert/records/read_changes.py", "upsert/records/tombstones.py", "upsert/emptied.py",

@@ -26,7 +26,6 @@ from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
 from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
@@ -48,6 +47,7 @@ from frazil.types import (
     Totals,
     Watermark,
 )
+from frazil_deadletters.documents import DeadLetterClass, class_document, dead_letter_document
 from frazil_migrate.adopt.adopt import Handover
 from frazil_migrate.import_commands import import_document
 from frazil_migrate.imports.draft import Imported

@@ -10,7 +10,7 @@ from pyiceberg.types import IntegerType
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import FlattenSpec
-from frazil.stages.protect.settings import ProtectRule
+from frazil.stages.protect_settings import ProtectRule
 from tests.unit.ingest.service_scene import Scene
 
 

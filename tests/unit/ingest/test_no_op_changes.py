@@ -21,7 +21,7 @@ from frazil.spec.settings import LimitsSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Progress
 from frazil_testing.twins import MemoryCatalog
-from tests.unit.dead_letters import scene as dead_letter_scene
+from packages.deadletters.tests.unit import scene as dead_letter_scene
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 _REPORTED = "records need a schema change that changes nothing: field "

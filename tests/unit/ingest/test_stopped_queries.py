@@ -20,9 +20,9 @@ from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import EnvelopeSpec, KeySpec
-from frazil.stages.expect.settings import ExpectationSpec, ExpectSpec
-from frazil.stages.expect.stage import ExpectStage
+from frazil.stages.expect_settings import ExpectationSpec, ExpectSpec
 from frazil.stages.stage import RowCondition
+from frazil_expect.stage import ExpectStage
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import only
 

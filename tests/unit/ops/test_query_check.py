@@ -16,12 +16,12 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import RECORDS_SCHEMA
 from frazil.ops.check import Finding, check_queries, check_records
 from frazil.ops.plan import plan_tables
-from frazil.ops.schema_check import check_schemas
 from frazil.schema.evolve import new_schema
 from frazil.spec.syntax.types import parse_type
+from frazil_registry.schema_check import check_schemas
 from frazil_testing.memory_registry import MemoryRegistry
+from packages.registry.tests.unit.test_schema_check import avro
 from tests.unit.ops.conftest import Scenario
-from tests.unit.ops.test_schema_check import avro
 
 RECORDS = ({"id": 1, "email": "a", "at": "2026-01-01"}, {"id": 2, "email": None, "n": 7})
 

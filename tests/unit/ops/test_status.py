@@ -29,7 +29,7 @@ from frazil.ops.status import Shown, problem_of, report_pipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.expect_settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Totals, Watermark
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.memory_kafka import MemorySource

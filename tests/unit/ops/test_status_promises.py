@@ -16,7 +16,6 @@ from markupsafe import Markup
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize
 from frazil.errors import UnavailableError
-from frazil.http.metrics import TABLE, value_of
 from frazil.ingest.loop.leadership import LeadershipState, Member
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.state import RunState
@@ -30,9 +29,10 @@ from frazil.ops.status import report_running
 from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.expect_settings import ExpectationSpec
 from frazil.types import Commit, OffsetRange, OrderProgress, Resolved, RestProgress, Totals
 from frazil_console.figures import LastHour, cells_of, figures_of
+from frazil_http.metrics import TABLE, value_of
 from frazil_testing.twins import FakeClock
 from tests.unit.ops.test_status import NOW_MS, Scene, text_of
 

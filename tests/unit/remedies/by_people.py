@@ -14,7 +14,7 @@ _CHECK = (
 _OTHERS = "another engine has to rewrite a table that it has written"
 _AGAIN = "the table is dropped, as in test_stops.py::test_progress_that_was_expired"
 _WAIT = "the command is given again"
-_HISTORY = "somebody who knows the table's history has to decide; tests/unit/dead_letters/test_replay.py shows the stop"
+_HISTORY = "somebody who knows the table's history has to decide; test_replay.py of packages/deadletters shows the stop"
 _BUG = "it should not happen, and asks for a report"
 
 _ARGUMENT = "what to write is an argument, and the command is given again"
@@ -74,7 +74,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,
     "write a regular expression for the name, between slashes": (
-        "unit/stages/protect/test_settings.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
+        "packages/protect/tests/unit/test_settings.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),
     "allow this user to DESCRIBE the cluster": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,

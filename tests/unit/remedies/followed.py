@@ -18,14 +18,14 @@ COMMANDS = "unit/remedies/test_commands.py::test_"
 _FILES = "unit/remedies/test_pipeline_files.py::test_what_the_remedy_reports_makes_it_a_file"
 _CAPABILITIES = "integration/test_capabilities.py::test_"
 _PACKAGES = "unit/contributing/test_registration.py::test_"
-_ATOMIC = "unit/ingest/test_atomic_service.py::test_"
+_ATOMIC = "packages/transactions/tests/unit/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 _STORES = "unit/store/test_addresses.py::test_"
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
-_EXPECT = "unit/stages/expect/test_service.py::test_"
+_EXPECT = "packages/expect/tests/unit/test_service.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
-_TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
+_TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "packages/lookup/tests/unit/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _GROUPS = "unit/upsert/grouping/test_grouping_service.py::test_"
 _HISTORY = "unit/upsert/history/test_history_service.py::test_"
@@ -325,11 +325,13 @@ FOLLOWED: Mapping[str, str] = {
     # The key of `protect`.
     **dict.fromkeys(
         ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),
-        "unit/stages/protect/test_dead_letters.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
+        "packages/protect/tests/unit/test_dead_letters.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
     ),
-    "give it the old `protect_key`, or the table a new name": "unit/stages/protect/test_dead_letters.py::"
+    "give it the old `protect_key`, or the table a new name": "packages/protect/tests/unit/test_dead_letters.py::"
     "test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other",
-    "drop this dead letter": "unit/stages/protect/test_rules.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
+    "drop this dead letter": (
+        "packages/protect/tests/unit/test_rules.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone"
+    ),
     # Rights that a service lacks.
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
         f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted"
@@ -538,10 +540,10 @@ FOLLOWED: Mapping[str, str] = {
         f"{_LOOKUPS}a_miss_stops_a_table_that_stops_at_bad_records_until_there_is_the_row"
     ),
     "leave the field out with `exclude`; a replay can leave dead letters out by --offset or --error-class": (
-        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_retains_its_dead_letters_alone"
+        "packages/deadletters/tests/unit/test_replay.py::test_a_field_that_the_table_cannot_have_retains_its_dead_letters_alone"
     ),
     "start `frazil run`, which creates the table": (
-        "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_dead_letters"
+        "packages/deadletters/tests/unit/test_replay.py::test_a_table_that_is_not_there_takes_no_dead_letters"
     ),
     "check that the brokers of the partition are running; other partitions are still read": (
         "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"

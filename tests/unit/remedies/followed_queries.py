@@ -9,7 +9,7 @@ _QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 _WAITS = "unit/ingest/tables/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
 _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_and_numbers_of_one_column"
-_LOOKUPS = "unit/ingest/tables/test_lookups.py::test_"
+_LOOKUPS = "packages/lookup/tests/unit/test_lookups.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
 QUERIES: Mapping[str, str] = {
@@ -110,7 +110,7 @@ QUERIES: Mapping[str, str] = {
         f"{_LOOKUPS}a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected",
     ),
     "take another column, or store it as text, a number, a boolean, a date or a time": (
-        "unit/ingest/tables/test_lookup_files.py::test_a_column_of_a_file_whose_type_cannot_be_taken_is_named"
+        "packages/lookup/tests/unit/test_lookup_files.py::test_a_column_of_a_file_whose_type_cannot_be_taken_is_named"
     ),
     "name a column of the record's own fields": f"{_LOOKUPS}a_key_column_of_an_upsert_table_is_not_looked_up",
     # Queries before the table.
@@ -164,7 +164,7 @@ QUERIES: Mapping[str, str] = {
         "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
     ),
     "write the rule for the field, `protect: {…}`: fields are protected before the query": (
-        "unit/stages/protect/test_names.py::"
+        "packages/protect/tests/unit/test_names.py::"
         "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"
     ),
     "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"

@@ -174,19 +174,19 @@ SERVICES: Mapping[str, str] = {
             "write an address under `http: {listen: …}`, or `http: false`",
             "name a certificate and its key, both as PEM and without a password",
         ),
-        "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
+        "packages/http/tests/unit/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
     ),
     "renew the files of `http.tls`, or set this machine's clock": (
-        "unit/http/test_server.py::test_a_certificate_out_of_date_is_logged_and_a_problem_of_check"
+        "packages/http/tests/unit/test_server.py::test_a_certificate_out_of_date_is_logged_and_a_problem_of_check"
     ),
-    "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
+    "ask again in a few seconds": "packages/http/tests/unit/test_api.py::test_a_pipeline_that_starts_answers_soon",
     **dict.fromkeys(
         ("begin it again", "see /openapi.json"),
-        "unit/http/test_api.py::test_what_does_not_exist_is_named_with_what_to_do",
+        "packages/http/tests/unit/test_api.py::test_what_does_not_exist_is_named_with_what_to_do",
     ),
     **dict.fromkeys(
         ("keep one of them", "correct it", "the parameters here: …", "the parameters here: none"),
-        "unit/http/test_api.py::test_a_wrong_parameter_is_named",
+        "packages/http/tests/unit/test_api.py::test_a_wrong_parameter_is_named",
     ),
     **dict.fromkeys(
         ("run `frazil pause …` first", "wait for its first commit"),
@@ -210,7 +210,7 @@ SERVICES: Mapping[str, str] = {
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/loop/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
     ),
-    "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
+    "ask again later": "packages/http/tests/unit/test_api.py::test_too_much_work_is_refused_until_some_is_done",
     "free the disk, or delete the file: it holds the console's charts alone": (
         "packages/console/tests/unit/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
     ),
@@ -219,33 +219,35 @@ SERVICES: Mapping[str, str] = {
         "packages/console/tests/unit/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
     ),
     "write the parameters behind the path, such as `?dry_run=true`, and send no body": (
-        "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
+        "packages/http/tests/unit/test_api.py::test_a_command_with_a_body_is_refused"
     ),
     "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
     "choose tables in the list": "packages/console/tests/unit/test_console.py::test_several_tables_are_paused_at_once",
     "close some, or refresh the page": (
         "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),
-    "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
-    "look at the log of the process for `http_request_failed`": (
-        "unit/http/test_api.py::test_an_unforeseen_failure_is_logged_and_not_shown"
+    "look at the state of the table, and ask again": (
+        "packages/http/tests/unit/test_api.py::test_a_loop_that_does_not_answer_is_named"
     ),
-    "run `frazil resume …`": "unit/http/test_api.py::test_a_table_is_paused_and_resumed",
+    "look at the log of the process for `http_request_failed`": (
+        "packages/http/tests/unit/test_api.py::test_an_unforeseen_failure_is_logged_and_not_shown"
+    ),
+    "run `frazil resume …`": "packages/http/tests/unit/test_api.py::test_a_table_is_paused_and_resumed",
     **dict.fromkeys(
         ("send `Authorization: Bearer TOKEN`", "use a token of `http.tokens.operate`"),
-        "unit/http/test_security.py::test_tokens_separate_reading_from_acting",
+        "packages/http/tests/unit/test_security.py::test_tokens_separate_reading_from_acting",
     ),
     "name the service localhost; a proxy in front of it sets `Host: localhost`": (
-        "unit/http/test_security.py::test_another_host_is_refused_on_loopback"
+        "packages/http/tests/unit/test_security.py::test_another_host_is_refused_on_loopback"
     ),
-    "act on a page of the service itself": "unit/http/test_security.py::test_pages_of_other_sites_do_not_act",
+    "act on a page of the service itself": "packages/http/tests/unit/test_security.py::test_pages_of_other_sites_do_not_act",
     **dict.fromkeys(
         (
             "remove `http: false`, and start the pipeline again",
             "give each pipeline an address of its own: `http: {listen: …}`",
             "start `frazil run`, on this machine and with this pipeline file",
         ),
-        "unit/cli/test_operate.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
+        "packages/http/tests/unit/test_commands.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
     ),
     "run `frazil …` in bash, zsh or fish": (
         "unit/cli/test_completion.py::test_another_shell_than_the_one_that_asks_is_refused"

@@ -19,8 +19,6 @@ from docs.generate import REFERENCE
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer
-from frazil.decode.json_schema import kinds, refs
-from frazil.decode.json_schema import types as json_schema
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.state import RunState
 from frazil.name_length import MAX_NAME_BYTES
@@ -28,6 +26,8 @@ from frazil.registry.port import UnusableSchema
 from frazil.rows.writer_schemas import struct_of
 from frazil.schema.parts import MAX_LEVELS
 from frazil.spec.settings import DeadLettersSpec, LimitsSpec
+from frazil_jsonschema import kinds, refs
+from frazil_jsonschema import types as json_schema
 from frazil_protobuf import layout, wire
 from frazil_protobuf import schema as protobuf
 from frazil_protobuf.protoc import compile_proto

@@ -14,7 +14,6 @@ import pytest
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
-from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.parts import counted_in
@@ -22,6 +21,7 @@ from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_column_type, parse_type
+from frazil_jsonschema.types import refused_changes
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.ingest.tables.test_schemas import Scenario as Registered
 from tests.unit.ingest.tables.test_schemas import avro

@@ -20,7 +20,7 @@ from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.syntax.types import parse_type
-from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
+from packages.deadletters.tests.unit.scene import Scene as PendingDeadLetters
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
 

@@ -39,8 +39,8 @@ from frazil.spec.settings import (
     VerifySpec,
 )
 from frazil.spec.syntax.keys import keys_of
-from frazil.stages.expect.settings import ExpectationSpec
-from frazil.stages.protect.settings import ProtectRule
+from frazil.stages.expect_settings import ExpectationSpec
+from frazil.stages.protect_settings import ProtectRule
 from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
 

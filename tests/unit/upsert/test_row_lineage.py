@@ -25,9 +25,9 @@ from frazil.write.target import lineage_schema
 from frazil.write.write import FileWriter
 from frazil_testing import twins
 from frazil_testing.twins import MemoryJobs
+from packages.deadletters.tests.unit.scene import TABLE
+from packages.deadletters.tests.unit.upsert_scene import LARGE, Upserted
 from tests.fixtures.lineage import has_row_ids, row_ids
-from tests.unit.dead_letters.scene import TABLE
-from tests.unit.dead_letters.upsert_scene import LARGE, Upserted
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
 

@@ -12,10 +12,10 @@ import fastavro
 import pytest
 
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import TopicReaders
-from frazil.dead_letters.replay import Replayer
 from frazil.ingest.tables.table import Table
+from frazil.kafka.port import TopicReaders
 from frazil.spec.settings import ValueSpec
+from frazil_deadletters.replay import Replayer
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.upsert_source import Row, UpsertSource
 

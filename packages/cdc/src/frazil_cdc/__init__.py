@@ -1,1 +1,1 @@
-"""Further envelopes of changes: messages of Canal, and of AWS DMS."""
+"""Further envelopes: messages of Canal and Maxwell, records of AWS DMS, CloudEvents and events of outboxes."""

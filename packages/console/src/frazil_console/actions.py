@@ -12,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from frazil.http.api import Parameters, Selected, read_parameters
-from frazil.http.operations import Operation, Operations
-from frazil.http.problems import Refused
-from frazil.http.security import actor_of, require_operate
 from frazil.ops.audit import record
 from frazil.ops.running import RunningPipeline
 from frazil_console.figures import url_of
 from frazil_console.render import page
+from frazil_deadletters.running import replay
+from frazil_http.api import Parameters, Selected, read_parameters
+from frazil_http.operations import Operation, Operations
+from frazil_http.problems import Refused
+from frazil_http.security import actor_of, require_operate
 
 log = structlog.get_logger("frazil")
 
@@ -65,7 +66,7 @@ def _preview_maintenance(pipeline: RunningPipeline, name: str, _chosen: Any) -> 
 
 
 def _preview_replay(pipeline: RunningPipeline, name: str, chosen: Any) -> list[str]:
-    count = pipeline.replay(name, chosen.selection, dry_run=True)["dead_letters"]
+    count = replay(pipeline, name, chosen.selection, dry_run=True)["dead_letters"]
     return [f"dead letters that are decoded again: {count:,}; those that fail again remain"]
 
 
@@ -108,7 +109,7 @@ ACTIONS: Mapping[str, _Act] = {
         "Dead letters are decoded again with the current schemas and settings; those that succeed become rows, each once.",
         _preview_replay,
         lambda pipeline, operations, name, chosen: operations.begin(
-            partial(pipeline.replay, name, chosen.selection, dry_run=False)
+            partial(replay, pipeline, name, chosen.selection, dry_run=False)
         ),
         Selected,
     ),

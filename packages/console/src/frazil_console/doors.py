@@ -1,5 +1,5 @@
 """What the package adds to Frazil, by its entry points."""
 
-from frazil.plugins.pages import PagesKind
+from frazil_http.page_kinds import PagesKind
 
 CONSOLE = PagesKind("frazil_console.pages:Console")

@@ -15,10 +15,6 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.dead_letters.files import Selection
 from frazil.error_classes import ErrorClass
 from frazil.errors import FrazilError, UnavailableError
-from frazil.http.api import Shown, read_parameters
-from frazil.http.operations import Operations
-from frazil.http.problems import Refused
-from frazil.http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
 from frazil.ops import reports
 from frazil.ops.audit import audit_file
 from frazil.ops.running import RunningPipeline
@@ -35,6 +31,11 @@ from frazil_console.overview import overview_of, total_rate
 from frazil_console.process_page import process_figures
 from frazil_console.render import page, problem_page, static_file, unavailable
 from frazil_console.timeline import timeline
+from frazil_deadletters.running import dead_letter_records, dead_letters
+from frazil_http.api import Shown, read_parameters
+from frazil_http.operations import Operations
+from frazil_http.problems import Refused
+from frazil_http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
 
 TABS = {
     "now": "Now",
@@ -199,7 +200,7 @@ class Console:
             if record is not None:
                 value = "" if record.value is None else record.value.decode(errors="backslashreplace")
                 return [self._pipeline.redact({"place": where, "error": "", "value": value, "page": ""})]
-            stored = self._pipeline.dead_letter_records(name, Selection(), _MOST_EVIDENCE)
+            stored = dead_letter_records(self._pipeline, name, Selection(), _MOST_EVIDENCE)
         except FrazilError:
             return []
         return [self._pipeline.redact(_evidence_of(dead_letter)) for dead_letter in stored]
@@ -218,10 +219,10 @@ class Console:
         """A table's dead letters by error class, and the records for those who may operate."""
         name, pipeline = request.path_params["table"], self._pipeline
         parameters = read_parameters(request, Shown)
-        classes: dict[str, Any] = pipeline.redact(pipeline.dead_letters(name))
+        classes: dict[str, Any] = pipeline.redact(dead_letters(pipeline, name))
         records = None
         if _may_operate(request):
-            records = pipeline.redact(pipeline.dead_letter_records(name, parameters.selection, parameters.limit))
+            records = pipeline.redact(dead_letter_records(pipeline, name, parameters.selection, parameters.limit))
         return page(
             request,
             "dead_letters.html",

@@ -13,9 +13,9 @@ from pathlib import Path
 from pyspark import __version__ as spark_version
 
 import frazil
-from frazil.http.own_process import own_metrics
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.running import RunningPipeline
+from frazil_http.own_process import own_metrics
 
 _KIB = 1024
 

@@ -16,11 +16,11 @@ from starlette.responses import HTMLResponse, Response
 
 import frazil
 from frazil.errors import UnavailableError
-from frazil.http.problems import Problem, Refused
-from frazil.http.security import RIGHTS, STATIC
 from frazil.ops import reports
 from frazil.printable import plain
 from frazil_console import figures
+from frazil_http.problems import Problem, Refused
+from frazil_http.security import RIGHTS, STATIC
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -18,17 +18,11 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.table_metadata import MetadataSizes, Snapshot, StoredData, TableMetadata, TableShape
 from frazil.clock import SystemClock
-from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
-from frazil.http.app import make_app
-from frazil.http.operations import Operations
-from frazil.http.pages import Pages
-from frazil.http.security import Guard
-from frazil.http.server import open_server
 from frazil.ingest.loop.requests import UnknownTable
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.port import TopicDescription
+from frazil.kafka.port import TopicDescription, TopicReaders
 from frazil.ops.publishing import PublishReport
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -38,6 +32,11 @@ from frazil.spec.syntax.forms import Address
 from frazil.types import CommittedBatch, Progress, Watermark, Writer
 from frazil_console.history import FINE, Sample, open_history
 from frazil_console.pages import Console
+from frazil_http.app import make_app
+from frazil_http.operations import Operations
+from frazil_http.pages import Pages
+from frazil_http.security import Guard
+from frazil_http.server import open_server
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.memory_kafka import MemorySource
 

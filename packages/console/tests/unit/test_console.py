@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import RecordError, SpecError, UnavailableError
-from frazil.http.security import cookie_of
 from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.syntax.forms import Address
 from frazil_console.table_page import path_of, settings_of
+from frazil_http.security import cookie_of
 from packages.console.tests.unit.pages import BROWSER, crawl, page_of
-from tests.unit.http.running_scene import RunningScene, wait_for
+from packages.http.tests.unit.running_scene import RunningScene, wait_for
 
 READ, OPERATE = "r" * 32, "o" * 32
 TOKENS = HttpSpec(tokens=HttpTokensSpec(read=(READ,), operate=(OPERATE,)))
@@ -242,7 +242,9 @@ def test_records_and_actions_need_the_right_to_operate(scene: RunningScene) -> N
 
 
 def test_encrypted_records_stay_encrypted(scene: RunningScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frazil.ops.dead_letters.key_id_of", lambda raw: "k-2026" if raw == HOSTILE.encode() else None)
+    monkeypatch.setattr(
+        "frazil_deadletters.documents.key_id_of", lambda raw: "k-2026" if raw == HOSTILE.encode() else None
+    )
     text = page_of(scene.client(), "/tables/n.a/dead-letters?offset=2").text
     assert "<i>encrypted with the key k-2026</i>" in text
     assert "&lt;script" not in text.partition("<article")[2]

@@ -9,14 +9,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from frazil.errors import SpecError
-from frazil.http.app import make_app
 from frazil.ingest.tables.state import RunState
 from frazil.ops.publishing import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
+from frazil_http.app import make_app
 from packages.console.tests.unit.many_tables import ManyTables
 from packages.console.tests.unit.pages import Page, page_of
-from tests.unit.http.running_scene import BASE, RunningScene, wait_for
+from packages.http.tests.unit.running_scene import BASE, RunningScene, wait_for
 
 BAD = SpecError(
     "field id: string does not fit long", remedy="fix the producer", where="topic a, partition 3, offset 71"

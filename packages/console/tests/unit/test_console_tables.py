@@ -14,7 +14,6 @@ import pytest
 from markupsafe import Markup
 from starlette.testclient import TestClient
 
-from frazil.http.app import make_app
 from frazil.ingest.tables.state import RunState
 from frazil.spec.connections import HttpSpec
 from frazil_console import live
@@ -22,9 +21,10 @@ from frazil_console.charts import sparkline
 from frazil_console.figures import last_hour_of
 from frazil_console.history import Samples
 from frazil_console.live import LiveTables, Streams
+from frazil_http.app import make_app
 from packages.console.tests.unit.many_tables import ManyTables
 from packages.console.tests.unit.pages import BROWSER, page_of
-from tests.unit.http.running_scene import BASE
+from packages.http.tests.unit.running_scene import BASE
 
 KIB = 1024
 

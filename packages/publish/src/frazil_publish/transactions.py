@@ -16,11 +16,11 @@ from frazil.errors import RecordError, UnavailableError
 from frazil.ingest.tables.cuts import GRACE_S
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
-from frazil.ingest.transactions.lookahead import events_of, marks_of
-from frazil.ingest.transactions.markers import Event
-from frazil.ingest.transactions.runs import Mark
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.types import OffsetRange
+from frazil_transactions.lookahead import events_of, marks_of
+from frazil_transactions.markers import Event
+from frazil_transactions.runs import Mark
 
 _RECORDS_BEFORE = 100
 """Records before a moment among which the newest change of a partition is looked for."""

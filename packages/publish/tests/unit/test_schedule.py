@@ -14,7 +14,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ops.publishing import FailedAudit, PublishReport, is_published, reports_of
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec, PublishSpec
-from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.expect_settings import ExpectationSpec
 from frazil_publish.publisher import Published, Publisher
 from frazil_publish.schedule import PublishSchedule, published_table
 from packages.publish.tests.unit.test_publisher import Scene

@@ -12,10 +12,10 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.cuts import GRACE_S
 from frazil.ingest.tables.table import Table
-from frazil.ingest.transactions.runs import Mark
 from frazil.kafka.port import Partition
 from frazil.spec.settings import EnvelopeSpec, ValueSpec
 from frazil_publish.transactions import TransactionCuts, close
+from frazil_transactions.runs import Mark
 from tests.unit.ingest.service_scene import Scene
 
 EVENTS = "s.transaction"

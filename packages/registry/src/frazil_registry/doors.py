@@ -2,4 +2,4 @@
 
 from frazil.plugins.registries import RegistryKind
 
-CONFLUENT = RegistryKind("frazil_registry.confluent:ConfluentRegistry")
+CONFLUENT = RegistryKind("frazil_registry.confluent:ConfluentRegistry", "frazil_registry.schema_check:check")

@@ -1,4 +1,4 @@
-"""The metrics of `frazil.http.metrics` for OpenTelemetry: the same numbers, read at the moment at which they are sent.
+"""The metrics of `frazil_http.metrics` for OpenTelemetry: the same numbers, read at the moment at which they are sent.
 
 A name is made so that Prometheus's translation of it gives the name that Frazil's own page has: dots for the underscores
 between namespaces, the unit and `_total` left to the translation. So the alert rules and the dashboard hold for both ways.
@@ -27,7 +27,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 import frazil
-from frazil.http.metrics import (
+from frazil.ops.running import RunningPipeline
+from frazil_http.metrics import (
     PROCESS,
     TABLE,
     Labels,
@@ -38,8 +39,7 @@ from frazil.http.metrics import (
     process_values,
     value_of,
 )
-from frazil.http.own_process import own_metrics
-from frazil.ops.running import RunningPipeline
+from frazil_http.own_process import own_metrics
 from frazil_telemetry.spans import MESSAGING
 
 _UNITS = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}

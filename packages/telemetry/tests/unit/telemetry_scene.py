@@ -13,7 +13,7 @@ from frazil.ingest.loop.service import Service
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import TelemetrySpec
 from frazil_telemetry.telemetry import Telemetry
-from tests.unit.http.running_scene import RunningScene
+from packages.http.tests.unit.running_scene import RunningScene
 
 TURN_S = 0.05
 

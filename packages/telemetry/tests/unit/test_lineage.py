@@ -12,11 +12,11 @@ from referencing import Registry, Resource
 
 from docs.scan import ROOT
 from frazil.spec import CatalogSpec, PipelineSpec
-from frazil.stages.protect.settings import ProtectRule
+from frazil.stages.protect_settings import ProtectRule
 from frazil_telemetry.lineage import catalog_namespace, split_location
+from packages.http.tests.unit.running_scene import wait_for
 from packages.telemetry.tests.unit.telemetry_scene import TelemetryScene
 from tests.fixtures.receivers import receiver
-from tests.unit.http.running_scene import wait_for
 
 _SCHEMAS = [
     json.loads(file.read_text()) for file in (ROOT / "packages/telemetry/tests/fixtures/openlineage").glob("*.json")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from frazil.http.metrics import PROCESS, TABLE
 from frazil.spec.settings import DeadLettersSpec
+from frazil_http.metrics import PROCESS, TABLE
 from frazil_telemetry.metrics import otel_name
+from packages.http.tests.unit.running_scene import wait_for
+from packages.http.tests.unit.test_metrics import scrape
 from packages.telemetry.tests.unit.telemetry_scene import TelemetryScene
 from tests.fixtures.receivers import receiver
-from tests.unit.http.running_scene import wait_for
-from tests.unit.http.test_metrics import scrape
 
 
 def test_a_collector_gets_the_numbers_that_prometheus_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ from frazil.spec.connections import TelemetrySpec
 from frazil_telemetry import telemetry as places
 from frazil_telemetry import telemetry as senders
 from frazil_telemetry.telemetry import STOP_S, Sender, Telemetry, destinations
+from packages.http.tests.unit.running_scene import wait_for
+from packages.http.tests.unit.test_metrics import scrape
 from packages.telemetry.tests.unit.telemetry_scene import TelemetryScene
 from tests.fixtures.receivers import receiver
-from tests.unit.http.running_scene import wait_for
-from tests.unit.http.test_metrics import scrape
 
 NOBODY = "http://127.0.0.1:9"
 DROPPED = "frazil_telemetry_dropped_batches_total"

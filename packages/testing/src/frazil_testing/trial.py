@@ -14,7 +14,6 @@ from functools import partial
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog
-from frazil.dead_letters.requirements import Needs, meet
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError
@@ -37,6 +36,7 @@ from frazil.shares.divide import TopicShares
 from frazil.spec import PipelineSpec
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
+from frazil_deadletters.requirements import Needs, meet
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.tried_record import Read, TriedRecord, try_record
 

@@ -18,10 +18,10 @@ from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
-from frazil.ops.dead_letters import bytes_document
 from frazil.printable import plain, plural
 from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
+from frazil_deadletters.documents import bytes_document
 from frazil_testing.cases_command import queries_when_needed
 from frazil_testing.play import table_of
 from frazil_testing.recording import Mask, record_cases

@@ -12,7 +12,6 @@ from frazil.clock import SystemClock
 from frazil.ingest.tables.queries import SparkQueries
 from frazil_testing.compare import Verdict
 from frazil_testing.suite import Suite
-from tests.unit.conftest import queries as queries
 from tests.unit.ops.conftest import scenario as scenario
 
 HEAD = 'pipeline: shop\nkafka: {bootstrap.servers: "localhost:9092"}\n'

@@ -27,7 +27,7 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.port import Source
 from frazil.kafka.properties import native_properties
 from frazil.ledger import Ledger
-from frazil.ops.dead_letters import find_tables
+from frazil.ops.status import find_tables
 from frazil.plugins.registries import REGISTRIES
 from frazil.spec import PipelineSpec
 from frazil.types import Offsets, by_partition

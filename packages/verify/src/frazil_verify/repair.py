@@ -30,7 +30,7 @@ from frazil.failpoints import hit
 from frazil.ingest.tables.table import Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ledger import MODULUS
-from frazil.ops.dead_letters import find_tables
+from frazil.ops.status import find_tables
 from frazil.printable import plural
 from frazil.schema.arrow import Ints
 from frazil.spec import PipelineSpec

@@ -20,7 +20,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
-from frazil.ops.dead_letters import find_tables
+from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec

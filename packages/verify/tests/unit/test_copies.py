@@ -11,12 +11,12 @@ import pytest
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.table import Table
-from frazil.ops.dead_letters import find_tables
 from frazil.ops.pipeline_status import ProcessState
+from frazil.ops.status import find_tables
 from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
 from frazil.spec.settings import LookupSpec
-from frazil.stages.expect.settings import ExpectationSpec
+from frazil.stages.expect_settings import ExpectationSpec
 from frazil_testing.twins import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -24,7 +24,6 @@ from frazil.cdc.envelope import (
     UNKNOWN_OPERATION,
 )
 from frazil.cdc.envelope_columns import FLAT, IMAGES_OF, NAMES, RECORD_SHAPES, operation_of
-from frazil.cdc.events import as_objects, extensions_of
 from frazil.cdc.json.members import (
     EnvelopeBatch,
     EnvelopeMembers,
@@ -44,7 +43,7 @@ from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Reading
 from frazil.plugins.envelopes import ENVELOPES, Members
 from frazil.rows.connect_messages import decode_records
-from frazil.schema.arrow import Bools, Records, arrow_type
+from frazil.schema.arrow import Bools, arrow_type
 
 _IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 
@@ -55,19 +54,6 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     if reading.envelope.kind in ("debezium", "none"):
         return decode_records(values, fields, reading, limit, lambda rest: _open(rest, fields, reading, limit))
     return _open(values, fields, reading, limit)
-
-
-def open_events(records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
-    """Returns the columns `fields` of `cdc.envelope`, one event per record. Bad records raise nothing."""
-    assert reading.envelope is not None
-    objects, kinds = as_objects(reading.envelope.kind, records)
-    decoded = open_json(objects, fields, reading, limit)
-    columns = {field.name: column for field, column in zip(fields, decoded.columns, strict=True)}
-    number = np.where(kinds > 0, kinds, np.asarray(columns["record_kind"]))
-    columns["record_kind"] = pa.array(number.astype(np.int32))
-    if "ce_extensions" in columns:
-        columns["ce_extensions"] = extensions_of(objects)
-    return replace(decoded, columns=list(columns.values()))
 
 
 def _open(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:

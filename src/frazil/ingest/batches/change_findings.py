@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from frazil.clock import Clock
+from frazil.ingest.tables.batch_ends import Cut, Waiting
 from frazil.ingest.tables.table import Planned, Table
-from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report import TaskReport
 from frazil.types import OffsetRange, Place
 from frazil.upsert.commit import IncompleteChanges

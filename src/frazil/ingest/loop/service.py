@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import structlog
 
@@ -46,11 +46,11 @@ from frazil.ingest.loop.table_updates import (
     wait_for_transaction,
 )
 from frazil.ingest.plan import group_batches, tables_read_with
+from frazil.ingest.tables.batch_ends import BatchEnds, Cut
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tasks.isolate import Found
-from frazil.ingest.transactions.lookahead import Boundaries
-from frazil.ingest.transactions.runs import Cut
+from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec
 
@@ -88,7 +88,6 @@ class Service:
         self._discovery = Discovery(spec, services.source, services.catalog)
         self._loader = Loader(spec.pipeline, services, self._discovery, run_id)
         self._planner = Planner(self._discovery, services.jobs, services.clock, services.cuts)
-        self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         self._suspects = Suspects(spec.file.state_dir / f"{spec.pipeline}.suspects.json")
         #: Which tables are this process's.
@@ -363,13 +362,19 @@ class Service:
                     left = {batch.table for group in groups for batch in group}
                     self._waiting[pool] = self._waiting.get(pool, set()) | left
 
+    @cached_property
+    def _batch_ends(self) -> BatchEnds:
+        services, kind = self._services, TABLE_KEYS.get("atomic")
+        batch_ends: BatchEnds = kind.opener(services.source, services.reader, services.schemas)
+        return batch_ends
+
     def _finds_end_first(self, planned: Planned) -> bool:
         """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether."""
         if planned.table.spec.changes.atomic is None or planned.places is not None:
             return False
         planned.table.schedule.in_flight = True
         after = partial(self._after_batch_end, planned)
-        self._workers.submit("batch-end", after, partial(self._boundaries.find_cut, planned))
+        self._workers.submit("batch-end", after, partial(self._batch_ends.find_cut, planned))
         return True
 
     def _submit(self, kind: str, pool: str, planned: list[Planned]) -> None:

@@ -18,9 +18,9 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.planner import Planner
 from frazil.ingest.plan import lag_records, pace_s, slowed_s, stored_row_bytes
+from frazil.ingest.tables.batch_ends import Waiting
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
-from frazil.ingest.transactions.runs import Waiting
 from frazil.report import TaskReport
 from frazil.schema.rejected_changes import refused_changes
 from frazil.types import add_names

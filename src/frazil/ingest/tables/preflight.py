@@ -41,7 +41,6 @@ from frazil.ingest.tables.schema_changes import CLASH_REMEDY, declared_adder
 from frazil.ingest.tables.settings import declared_columns, identifier_names, layout_of
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.name_case import Spellings
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
@@ -453,3 +452,14 @@ def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecErro
     )
     remedy = f"give one of them another name, such as `{name}_2: {{type: …, field: {name}}}`"
     return SpecError(message, remedy=remedy, where=spec.name)
+
+
+def check_partitions(table: Table) -> None:
+    """Raises SpecError for several partitions without a topic of transactions, where nothing shows their ends."""
+    count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
+    if count > 1 and table.spec.changes.atomic is not None and table.spec.changes.atomic.transaction_topic is None:
+        raise SpecError(
+            f"a transaction may span all {count} partitions of the topic, and nothing shows when it is complete",
+            remedy="write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition",
+            where=f"topic {min(table.offsets.topics)}",
+        )

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ingest.tables.references import References
+from frazil.ingest.tables.lookups import Lookups, open_lookups
 from frazil.ingest.tables.schema_changes import (
     columns_with_query,
     naming_in_query,
@@ -52,8 +52,7 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst
 from frazil.process.grouping import analyse_grouped
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
-from frazil.process.lookups import joined, lookup_stage, with_lookups
-from frazil.process.program import Call, Expression, Field, Program, Project, SparkPart, spark_columns
+from frazil.process.program import Call, Expression, Field, Lookup, Program, Project, SparkPart, spark_columns
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import NoFieldLeft, Steps, compile_steps
@@ -287,7 +286,11 @@ class QueryTables:
     def __init__(self, catalog: Catalog, queries: Queries | None, referenced: Catalog | None = None) -> None:
         self._catalog = catalog
         self._queries = queries
-        self._references = References(referenced or catalog)
+        self._referenced = referenced or catalog
+
+    @cached_property
+    def _lookups(self) -> Lookups:
+        return open_lookups(self._referenced)
 
     def refresh(self, tables: Iterable[Table]) -> None:
         """Gives the next batch of the tables the newest versions of their reference tables; analyses a query again where
@@ -301,7 +304,7 @@ class QueryTables:
                 continue
             types_before = {name: reference.types for name, reference in table.schema.references.items()}
             try:
-                self._references.refresh(table, states)
+                self._lookups.refresh(table, states)
                 types = {name: reference.types for name, reference in table.schema.references.items()}
                 if table.schema.query is not None and types != types_before:
                     table.state = self.load(table)
@@ -435,12 +438,12 @@ class QueryTables:
                 projects.append(before[0])
                 notes.append(before[1])
                 seen = _behind(seen, before[0])
-        self._references.refresh(table, {})
-        with waiting_for_fields(table.spec, table.name):
-            lookups = [
-                lookup_stage(lookup, table.schema.references[lookup.name], seen) for lookup in table.spec.query.lookup
-            ]
-        seen = with_lookups(seen, lookups)
+        lookups: Sequence[Lookup] = ()
+        if table.spec.query.lookup:
+            self._lookups.refresh(table, {})
+            with waiting_for_fields(table.spec, table.name):
+                lookups = self._lookups.stages(table, seen)
+            seen = self._lookups.columns_behind(seen, lookups)
         if not (table.spec.query.select or table.spec.query.where or table.spec.query.has_steps):
             query = _unchanged(table, seen)
         elif self._queries is None:
@@ -449,7 +452,9 @@ class QueryTables:
             query = self._queries.analyse(table.spec, seen)
             for stage in stages:
                 stage.check_query(table.spec, query, fields, origins)
-        query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
+        if lookups:
+            query = self._lookups.joined(query, lookups, bool(table.spec.query.where))
+        query = with_key(table.spec, query, seen)
         query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)

@@ -16,7 +16,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_row_bytes
-from frazil.ingest.transactions.runs import Cut, Waiting
+from frazil.ingest.tables.batch_ends import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.process.analysis import Query
 from frazil.process.references import Reference

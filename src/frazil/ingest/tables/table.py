@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, StoredLayout, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
+from frazil.ingest.tables.batch_ends import Cut
 from frazil.ingest.tables.settings import declared_columns, records_spec
 from frazil.ingest.tables.state import (
     MANY_FILES,
@@ -26,7 +27,6 @@ from frazil.ingest.tables.state import (
     Sizes,
     Status,
 )
-from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.schema.evolve import extend_schema

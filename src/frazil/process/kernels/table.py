@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from functools import cache
 
+from frazil.plugins.registration import value_of
+from frazil.plugins.stages import TABLE_STAGES
 from frazil.process.kernels import (
     arithmetic,
     by_spark,
@@ -18,25 +22,38 @@ from frazil.process.kernels import (
 )
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Program, calls_in, expressions_of
-from frazil.stages.protect import kernels as protect
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, by_spark, protect, functions)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, by_spark, functions)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""
 
 
+@cache
+def _kernels_of_stages() -> Mapping[str, Kernel]:
+    """Returns the functions that programs call for the stages of installed packages, by name."""
+    kinds = (TABLE_STAGES.get(name).kernels for name in TABLE_STAGES.added())
+    kernels: dict[str, Kernel] = {}
+    for target in filter(None, kinds):
+        kernels |= value_of(target)
+    return kernels
+
+
+def _kernel(function: str) -> Kernel | None:
+    return KERNELS.get(function) or _kernels_of_stages().get(function)
+
+
 def kernel_of(call: Call) -> Kernel | None:
     """Returns the kernel for a call; None where there is none for its types."""
-    kernel = KERNELS.get(call.function)
+    kernel = _kernel(call.function)
     return kernel if kernel is not None and not _objection(call, kernel) else None
 
 
 def objection(call: Call) -> str:
     """Returns why a call is outside the table; empty where it is not."""
-    kernel = KERNELS.get(call.function)
+    kernel = _kernel(call.function)
     return f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
 
 

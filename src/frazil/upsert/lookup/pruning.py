@@ -30,12 +30,12 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
 )
-from xxhash import xxh64_intdigest
 
 from frazil.catalog.scans import LiveFile
 from frazil.schema.arrow import Bools
 from frazil.schema.selection import Path
 from frazil.upsert.lookup.live_rows import ColumnCache, as_numbers
+from frazil.upsert.lookup.xxh64 import hash_rows, hash_values
 from frazil.write.target import TableTarget
 from frazil.write.transforms import partition_texts, transformed
 from frazil.write.write import file_io
@@ -245,14 +245,12 @@ def hashes(key: pa.Array, physical: str) -> tuple[Words, Bools]:
     """
     is_there = np.asarray(key.is_valid())
     if physical not in _WIDTHS:
-        raw = [b"" if value is None else bytes(value) for value in (value.as_buffer() for value in key)]
-    else:
-        numbers = np.asarray(as_numbers(key).fill_null(0)).astype(np.int64)
-        if physical == "INT32":  # Also in a file that is older than the column's wider type.
-            is_there = is_there & (numbers >= -(2**31)) & (numbers < 2**31)
-        width = _WIDTHS[physical]
-        raw = [(number % 2 ** (8 * width)).to_bytes(width, "little") for number in numbers.tolist()]
-    return np.array([xxh64_intdigest(value) for value in raw], np.uint64), is_there
+        return hash_values(key.cast(pa.binary()).fill_null(b"")), is_there
+    numbers = np.asarray(as_numbers(key).fill_null(0)).astype(np.int64)
+    if physical == "INT32":  # Also in a file that is older than the column's wider type.
+        is_there = is_there & (numbers >= -(2**31)) & (numbers < 2**31)
+    raw = numbers.astype(f"<i{_WIDTHS[physical]}").view(np.uint8).reshape(len(key), -1)
+    return hash_rows(raw), is_there
 
 
 def _has_plain_bytes(kind: pa.DataType) -> bool:

@@ -3,20 +3,15 @@
 The source may change the primary key of its table. From then on its changes no longer identify rows by the former key,
 and an upsert table that kept using the former key would silently lose some rows and keep others. The names of key
 fields are compared, once for each distinct set.
-
-Record keys of Maxwell are objects that name the table, and the columns of its primary key with the prefix `pk.`; with
-`kafka_key_format: array` they are lists with the same contents: `["shop", "orders", [{"id": 7}]]`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
@@ -27,9 +22,9 @@ from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.names import all_members
 from frazil.decode.json.records import open_any
-from frazil.decode.json.slices import Slices, Texts, elements_of
+from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.messages import message_schemas
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.error_classes import ErrorClass
 from frazil.name_case import change_case, fold_case
@@ -46,9 +41,6 @@ from frazil.schema.selection import Path
 from frazil.stages.changes import Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
-
-PRIMARY = "pk."
-"""The prefix of the names of primary-key columns."""
 
 
 def column_of(target: TableTarget, path: Path) -> Path:
@@ -244,11 +236,12 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
 
 
 def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
-    """Returns the fields of the records' keys; for Maxwell, without the fields that name the table."""
+    """Returns the fields of the records' keys, without those that name the table."""
     changes = target.changes
     assert changes is not None
     if changes.key.format == "json":
-        return _of_texts(payloads_of(records["key"]), target.envelope is not None and target.envelope.kind == "maxwell")
+        prefix = "" if target.envelope is None else target.envelope.key_prefix
+        return _of_texts(bare_keys(target.envelope, records["key"]), prefix)
     if changes.key.format in ("avro", "json_schema", "protobuf"):
         return _of_schemas(changes.key, records)
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
@@ -308,19 +301,17 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
         return ()
 
 
-def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool = False) -> KeyFields:
+def _of_texts(keys: pa.BinaryArray, prefix: str, has_canonical_keys: bool = False) -> KeyFields:
     texts, roots, error = open_any(keys, has_canonical_keys=has_canonical_keys)
     roots = roots.masked(error == scan.OK)
     marks: dict[str, list[Ints]] = {}
     objects, lacks = roots.only(OBJECT), np.asarray(keys.is_null()) | (roots.kind == NULL)
-    has_fields = objects.kind == OBJECT
-    _mark(texts, objects, error, PRIMARY if is_maxwell else "", marks)
-    if is_maxwell and (roots.kind == ARRAY).any():
-        columns = _listed(texts, roots)
-        _mark(texts, columns, np.zeros(len(columns), np.uint8), "", marks)
-        has_fields |= roots.kind == ARRAY
+    has_fields = (objects.kind == OBJECT) | (
+        (roots.kind == ARRAY) & bool(prefix)
+    )  # A list that is not of the envelope.
+    _mark(texts, objects, error, prefix, marks)
     if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
-        return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
+        return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), prefix, True)
     codes, names = _sets_of(marks, len(keys))
     codes[~has_fields | (error == scan.ESCAPED_KEY)] = -1
     return KeyFields(codes, lacks, names)
@@ -345,13 +336,6 @@ def _sets_of(marks: Mapping[str, Sequence[Ints]], count: int) -> tuple[Ints, lis
     return np.asarray(encoded.indices).astype(np.int64), names
 
 
-def _listed(texts: Texts, roots: Slices) -> Slices:
-    """Returns the single-field objects in the last element of keys that are lists, as Maxwell's array keys."""
-    _, elements = elements_of(texts, roots.only(ARRAY))
-    _, columns = elements_of(texts, elements.only(ARRAY))
-    return columns.only(OBJECT)
-
-
 def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, marks: dict[str, list[Ints]]) -> None:
     """Adds the records with each name with this prefix that the objects of a key contain."""
     names, members = all_members(texts, objects, [], error)
@@ -360,19 +344,7 @@ def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, 
             marks.setdefault(name.removeprefix(prefix), []).append(objects.owner[column.kind != ABSENT])
 
 
-def flat_keys(keys: pa.Array) -> pa.Array:
-    """Returns the keys as objects. A key in neither form is returned unchanged, for the reader of the keys to refuse."""
-    is_list = pc.fill_null(pc.starts_with(keys.cast(pa.binary()), b"["), False)
-    if not pc.any(is_list).as_py():
-        return keys
-    objects = [_flat(key) for key in keys.filter(is_list).to_pylist()]
-    return pc.replace_with_mask(keys, is_list, pa.array(objects, keys.type))
-
-
-def _flat(key: bytes) -> bytes:
-    try:
-        database, table, columns = json.loads(key)
-        named = {f"{PRIMARY}{name}": value for column in columns for name, value in column.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return key
-    return json.dumps({"database": database, "table": table, **named}).encode()
+def bare_keys(envelope: Envelope | None, keys: pa.Array) -> pa.Array:
+    """Returns record keys in JSON as objects of their fields alone."""
+    flat_keys = envelope.flat_keys if envelope is not None else None
+    return payloads_of(keys) if flat_keys is None else flat_keys(keys)

@@ -37,7 +37,7 @@ from frazil.schema.projection import KEY_ROOT, format_path
 from frazil.schema.selection import Path
 from frazil.types import RESERVED_COLUMNS
 from frazil.upsert.lookup.live_rows import has_column, member
-from frazil.upsert.records.key_fields import PRIMARY, column_of, flat_keys, leaves_of, places_of, struct_at
+from frazil.upsert.records.key_fields import bare_keys, column_of, leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
 _ROOT = "key"
@@ -70,8 +70,7 @@ def read_keys(target: TableTarget, records: Records, rows: Bools, limit: int) ->
         return nothing
     if _is_json(target) and target.envelope is not None:
         # Their fields have the types of the row; keys without an envelope have the types of their own schema.
-        bare = flat_keys if target.envelope.kind == "maxwell" else payloads_of
-        records = {**records, "key": bare(records["key"])}
+        records = {**records, "key": bare_keys(target.envelope, records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
     mismatches = [
@@ -340,14 +339,11 @@ def _is_json(target: TableTarget) -> bool:
 
 
 def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
-    """Yields the fields of a key that belong to the row. Maxwell's keys contain the table's name, and prefix the
-    others.
-    """
+    """Yields the fields of a key that belong to the row, without those that name the table."""
+    prefix = "" if target.envelope is None else target.envelope.key_prefix
     for path in fields:
-        if target.envelope is None or target.envelope.kind != "maxwell":
-            yield path
-        elif path[0].startswith(PRIMARY):
-            yield (path[0].removeprefix(PRIMARY), *path[1:])
+        if path[0].startswith(prefix):
+            yield (path[0].removeprefix(prefix), *path[1:])
 
 
 def _are_records(target: TableTarget, keys: pa.Array) -> Bools:

@@ -17,9 +17,9 @@ from frazil.ops.lineage import lineage_of
 from frazil.plugins.functions import Function
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec, KeySpec
-from frazil.stages.expect.settings import ExpectationSpec
-from frazil.stages.protect.rules import ProtectedField, ProtectedFields
-from frazil.stages.protect.settings import ProtectRule
+from frazil.stages.expect_settings import ExpectationSpec
+from frazil.stages.notes import ProtectedField, ProtectedFields
+from frazil.stages.protect_settings import ProtectRule
 from tests.unit.ingest.service_scene import only, turn_until
 
 

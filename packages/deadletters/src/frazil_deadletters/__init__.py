@@ -1,0 +1,1 @@
+"""Dead letters for people: listed, shown, replayed into their tables, dropped."""

@@ -1,0 +1,1 @@
+"""Reference tables that the records of a table are joined with."""

@@ -1,1 +1,0 @@
-"""The types that a JSON Schema gives to the fields of a record."""
