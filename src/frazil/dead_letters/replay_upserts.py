@@ -164,11 +164,14 @@ class UpsertReplay:
             for some, columns, changes in read_bounded(batch, partial(self._read, topic), columns_left, columns_of):
                 yield topic, places_of(some), columns, changes
 
-    def _read(self, topic: str, records: Records) -> Changes:
-        """Returns the changes of records that may be bad, with the schemas that they name."""
+    def _read(self, topic: str, records: Records, is_committed: bool = False) -> Changes:
+        """Returns the changes of records that may be bad, with the schemas that they name. is_committed: of records that had
+        their rows of reference tables, and need not have them any more: what identifies a row is not looked up.
+        """
         for _ in range(_ROUNDS):
-            read = partial(read_records, self._target, topic, limit=_ALL)
-            changes = self.queries.asking_spark(self._target, topic, read)(dict(records))
+            target = self._target.without_waits() if is_committed else self._target
+            read = partial(read_records, target, topic, limit=_ALL)
+            changes = self.queries.asking_spark(target, topic, read)(dict(records))
             if not changes.decoded.missing:
                 break
             fetch_schemas(self.schemas, self.table, changes.decoded.missing, (topic,))
@@ -184,7 +187,8 @@ class UpsertReplay:
         """
         selectors, paths = self.table.spec.source.topics, tuple(file.path for file in self.files)
         only_topic = (selectors[0].literal or "") if len(selectors) == 1 else ""
-        order = ChangeOrder(self._target, draft, only_topic, self.readers, self._read)
+        read = partial(self._read, is_committed=True)
+        order = ChangeOrder(self._target, draft, only_topic, self.readers, read)
         for _ in range(_TRIES):
             attempt, removal = _Attempt(mismatches=dict(draft.mismatches)), None
             try:
