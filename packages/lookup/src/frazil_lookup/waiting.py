@@ -1,5 +1,7 @@
-"""Records that wait for their row of a reference table are replayed when the table has another version, and when their wait
-is over as if the lookup had no `wait`. Nothing but these two kinds of commits is remembered.
+"""Replays records that wait for their row of a reference table.
+
+They are replayed when the table has another version, and when their wait is over as if the lookup had no `wait`. Nothing but
+these two kinds of commits is remembered.
 """
 
 from __future__ import annotations
