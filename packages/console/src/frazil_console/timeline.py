@@ -52,23 +52,7 @@ class StateChanges:
 
 def timeline(name: str, audit: Path, states: StateChanges, schemas: Sequence[SchemaChange]) -> list[Event]:
     """Returns the events of a table, the newest first. audit: the file of the audit log."""
-<<<<<<< HEAD
     events = [*asked(name, audit), *states.of(name), *_of_schemas(schemas)]
-=======
-    events = [*asked(name, audit), *states.of(name)]
-    events += [
-        Event(
-            change.commit.at_ms,
-            "; ".join(
-                f"{field.kind} {field.text}" if field.kind != "created" else field.text for field in change.changes
-            ),
-            change.commit.author,
-            f"schema {change.id}",
-        )
-        for change in schemas
-        if change.commit is not None and change.changes
-    ]
->>>>>>> 450e9abb2d6b973a8b7e715b2ce27d15c5665570
     return sorted(events, key=lambda event: event.at_ms, reverse=True)[:MOST_EVENTS]
 
 
@@ -98,7 +82,6 @@ def _entry(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) and {"at", "operation", "who", "through"} <= entry.keys() else {}
-<<<<<<< HEAD
 
 
 def _of_schemas(schemas: Sequence[SchemaChange]) -> Iterator[Event]:
@@ -108,5 +91,3 @@ def _of_schemas(schemas: Sequence[SchemaChange]) -> Iterator[Event]:
                 f"{field.kind} {field.text}" if field.kind != "created" else field.text for field in change.changes
             )
             yield Event(change.commit.at_ms, words, change.commit.author, f"schema {change.id}")
-=======
->>>>>>> 450e9abb2d6b973a8b7e715b2ce27d15c5665570
