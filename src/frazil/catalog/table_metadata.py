@@ -212,7 +212,9 @@ def read_table_metadata(
             for ref, held in refs.items()
             if ref != branch
         },
-        branch=OwnBranch(branch, bool(own_ref.keys() & _RETENTION)),
+        branch=OwnBranch(
+            branch, bool(own_ref.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"})
+        ),
         shape=TableShape(
             tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
             any(

@@ -76,6 +76,9 @@ FOLLOWED: Mapping[str, str] = {
     " write a greater number, `limits: {groups: …}`": (
         f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"
     ),
+    "make bytes of the value in a query, such as `cast(cast(… as string) as binary) as …`": (
+        "unit/upsert/merge/test_sketches.py::test_a_sketch_is_of_bytes_which_a_query_makes"
+    ),
     **SERVICES,
     **QUERIES,
     # Large objects.

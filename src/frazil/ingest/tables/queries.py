@@ -66,8 +66,7 @@ from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
-from frazil.upsert.history.columns import check_order
-from frazil.upsert.merge.functions import check_functions
+from frazil.upsert.kinds import check_kind
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -477,8 +476,7 @@ def _checked(table: Table, schema: Schema) -> Schema:
     """Returns the schema of rows. Raises SpecError where its columns cannot be merged, or order versions."""
     if table.spec.changes.mode == "upsert":
         target = target_of(table).with_schema(schema)
-        check_functions(target)
-        check_order(target)
+        check_kind(target)
     return schema
 
 
