@@ -59,6 +59,7 @@ LONGEST = (
     "test_plugins.py",
     "test_changelog.py",
     "test_proofs.py",
+    "test_kinds.py",
     "test_sources.py",
     "test_upsert_dead_letters.py",
     "test_two_drivers.py",

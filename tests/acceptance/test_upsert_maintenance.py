@@ -40,8 +40,8 @@ def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
             return
 
 
-# In time: the other format in integration/test_upsert_maintenance.py and test_maintenance_layouts.py; a driver killed at the
-# other step, in ingestion, in test_upserts.py.
+# In time: the other format in integration/test_upsert_maintenance.py and integration/test_maintenance_layouts.py; a driver
+# killed at the other step, in ingestion, in test_upserts.py.
 @pytest.mark.parametrize(
     ("kills", "versions"),
     [

@@ -1,4 +1,4 @@
-"""`frazil blobs demo` from its broker to its page."""
+"""`frazil blobs demo` from its broker to its page. In time: pictures, their page and their check in test_scenes.py."""
 
 from __future__ import annotations
 
