@@ -11,7 +11,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 .PHONY: setup machine test-setup sbom manifests demo picture test test-core $(PACKAGE_TESTS) test-all corpus check lint docs site bench \
 	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
 	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
-	soak-verify figures prometheus console collector catalogs stores lock clean
+	soak-verify figures prometheus console collector catalogs stores readers lock clean
 
 setup: $(VENV)/.jars
 
@@ -144,6 +144,11 @@ collector: test-setup
 	$(BIN)/python -m packages.telemetry.tests.fixtures.collectors
 	$(BIN)/python -m pytest -m slow packages/telemetry/tests/acceptance/test_collector.py
 
+# Engines that read what is published: Spark, DuckDB, PyIceberg, and Trino, of which 480 MB are fetched once.
+readers: test-setup
+	$(BIN)/python -m packages.publish.tests.fixtures.trino
+	$(BIN)/python -m pytest -m slow packages/publish/tests/acceptance/test_readers.py
+
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
 
@@ -209,7 +214,7 @@ soak-processing: test-setup
 # A table, and a group of two, that are published while their process is killed 200 times; 20 tables with references among them
 # that are published 1,000 times at 10,000 changes a second. FRAZIL_KILLS, FRAZIL_PUBLISHES, FRAZIL_RATE, FRAZIL_FIRST_SEED.
 soak-publish: test-setup
-	$(BIN)/python -m pytest -s -m soak tests/integration/test_publish.py tests/integration/test_publish_groups.py
+	$(BIN)/python -m pytest -s -m soak packages/publish/tests/integration
 
 # Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
 # FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch, and while the broker is away.

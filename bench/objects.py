@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Store:
 class Away(StoreIO):
     """A store that is 20 ms away."""
 
-    def read_range(self, location: str, start: int, end: int) -> bytes:
+    def read_range(self, location: str, start: int, end: int) -> pa.Buffer:
         time.sleep(AWAY_S)
         return super().read_range(location, start, end)
 
@@ -167,6 +168,10 @@ def compare(what: str, unit: str, amount: float, *subjects: tuple[str, Callable[
 
 def measure_write(store: Store, folder: Path, objects: int) -> None:
     """See the module."""
+    begin = time.process_time()
+    rows_in_packs(store, folder, "alone", objects)
+    rate, peak = objects * OBJECT_BYTES / 1e6 / (time.process_time() - begin), getrusage(RUSAGE_SELF).ru_maxrss / 1024
+    say(f"write: {rate:,.0f} MB for each second of a processor in a task, {peak:,.0f} MiB of memory at most")
     numbers = iter(range(1000))
     compare(
         "write",

@@ -15,9 +15,9 @@ from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import key
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError
-from frazil.publish.position import find_position
 from frazil.runtime.jvm import Jvm
 from frazil.types import MAIN, Progress, RowDelta
+from frazil_publish.position import find_position
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
 from tests.contracts.catalogs import IcebergLake, Lake

@@ -219,19 +219,21 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
         ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
         ("verify", "verify: {every: 1h}"),
         ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
+        ("publish", "tables: {a.b: {topic: t, branch: b, publish: {}}}"),
     ],
 )
 def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     core: Path, tmp_path: Path, extra: str, text: str
 ) -> None:
-    lines = ["pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", "tables: {a.b: {topic: t}}", text]
+    table = [] if text.startswith("tables") else ["tables: {a.b: {topic: t}}"]
+    lines = [*table, "pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", text]
     (tmp_path / "frazil.yaml").write_text("\n".join(lines))
     words = [str(core / "frazil"), "status"]
     ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (
         2,
         f"error: what `{extra}` configures is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:{len(lines)}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
     )
 
 

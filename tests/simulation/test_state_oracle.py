@@ -6,10 +6,10 @@ FRAZIL_FIRST_SEED and FRAZIL_HISTORIES choose others.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ _SCHEMA = (
     "seq long, op string, k long, n long, at long, low long, high string, last long, first long, filled long, began long,"
     " every boolean, some boolean, tags array<string>, all_tags array<string>, state long, changed long"
 )
-_NAMES = [column.split()[0] for column in _SCHEMA.split(", ")]
 _OF_PLAIN = (
     "k, sum(n) as n, count(*) as records, min(low) as low, max(high) as high, max_by(last, seq) as last,"
     " min_by(first, seq) as first, max_by(filled, if(filled is null, null, seq)) as filled,"
@@ -66,16 +65,12 @@ class SparkMerges(MergeHistory):
         progress = super().check()
         snapshot_id, order = self.last
         puts = [put for place in order for put in self.asked[place]]
-        rows = [
-            tuple({"seq": seq, "op": put.op, **put.row, "k": put.key}.get(name) for name in _NAMES)
-            for seq, put in enumerate(puts)
-        ]
-        self.session.createDataFrame(rows, _SCHEMA).createOrReplaceTempView("every")
+        rows = [{"seq": seq, "op": put.op, **put.row, "k": put.key} for seq, put in enumerate(puts)]
+        _show(self.session, self.root, rows, _SCHEMA, "every")
         self.session.sql(_CLEARED).createOrReplaceTempView("records")
         wanted = {row["k"]: _shown(row) for row in _rows(self.session, _QUERY.format(_AGGREGATES[self.kind]))}
-        names = next(iter(wanted.values()), {}).keys()
         rows_of_table = self.table.rows_at(snapshot_id) if snapshot_id else []
-        table = {row["k"]: _shown({name: row.get(name) for name in names}) for row in rows_of_table}
+        table = {row["k"]: _shown({name: row.get(name) for name in self._names(row)}) for row in rows_of_table}
         assert table == wanted
         return progress
 
@@ -90,31 +85,38 @@ class SparkGroups(GroupHistory):
 
     def check(self) -> Progress:
         progress = super().check()
-        rows = [
-            (payment.user, datetime.fromtimestamp(payment.time_us / 1e6, UTC), payment.amount)
-            for payment in self.counted
-        ]
-        self.session.createDataFrame(rows, "user string, ts timestamp, amount long").createOrReplaceTempView("records")
-        wanted = {(row["user"], row["begin"]): row for row in _rows(self.session, self.query)}
+        rows = [{"user": one.user, "us": one.time_us, "amount": one.amount} for one in self.counted]
+        _show(self.session, self.root, rows, "user string, us long, amount long", "counted")
+        self.session.sql("select *, timestamp_micros(us) as ts from counted").createOrReplaceTempView("records")
+        query = f"select *, unix_micros(begin) as us from ({self.query})"
+        wanted = {(row["user"], row["us"]): row for row in _rows(self.session, query)}
+        names = ("n", "total", "mean", "high")
+        rows_of_table = self.table.rows_at(self.last_snapshot) if self.last_snapshot else []
         table = {
-            (row["user"], row["begin"].replace(tzinfo=None)): {
-                name: row[name] for name in ("n", "total", "mean", "high")
-            }
-            for row in self.table.rows_at(self.last_snapshot)
+            (row["user"], round(row["begin"].timestamp()) * 1_000_000): {name: row[name] for name in names}
+            for row in rows_of_table
         }
-        assert table == {
-            key: {name: row[name] for name in ("n", "total", "mean", "high")} for key, row in wanted.items()
-        }
+        assert table == {key: {name: row.get(name) for name in names} for key, row in wanted.items()}
         return progress
 
 
+def _show(session: SparkSession, folder: Path, rows: list[dict[str, Any]], schema: str, view: str) -> None:
+    """Makes a view of rows."""
+    file = folder / f"{view}.json"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    session.read.schema(schema).json(str(file)).createOrReplaceTempView(view)
+
+
 def _rows(session: SparkSession, query: str) -> Iterator[dict[str, Any]]:
-    return (row.asDict(recursive=True) for row in session.sql(query).collect())
+    """Yields what a query gives, without nulls; PySpark's own `collect` leaves a socket open."""
+    frame: Any = session.sql(query)
+    return (json.loads(text) for text in frame._jdf.toJSON().collectAsList())
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the elements of sets in order."""
-    return {name: sorted(value) if name == "tags" and value else value for name, value in row.items()}
+    """A row without nulls, and with the elements of sets in order."""
+    shown = {name: sorted(value) if name == "tags" and value else value for name, value in row.items()}
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _play(seed: int, root: Path, session: SparkSession) -> None:

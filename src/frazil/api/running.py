@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import threading
@@ -28,9 +27,7 @@ from frazil.api.wiring import (
     open_topics,
     topics_for_reading,
 )
-from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
@@ -58,14 +55,12 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
+from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.ops.table_status import status_of
 from frazil.printable import plural
-from frazil.publish.closed_windows import ClosedWindows
-from frazil.publish.publisher import Publisher
-from frazil.publish.schedule import PublishSchedule
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 
@@ -77,10 +72,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("frazil")
 
 _MAINTENANCE_TIMEOUT_S = 5.0
+_WAITS_TIMEOUT_S = 2.0
 _OFFSETS_TIMEOUT_S = 5.0
 _STOP_WITHIN_S = 1.0
 """How long a run that waits for its catalog takes to notice that it is stopped."""
-_PUBLISH_TIMEOUT_S = 2.0
 
 
 def run(
@@ -104,15 +99,18 @@ def run(
         tolerate_empty_patterns(spec, topics_for_reading(spec))
     running = RunningPipeline(spec, state_file, clock, redaction.document)
     run_id = new_id()
-    opening = partial(open_topics, spec), partial(open_catalog, jvm, spec)
-    observers = open_observers(Observed(running, run_id, until_caught_up, *opening))
+    cuts, opening = Cuts(clock), (partial(open_topics, spec), partial(open_catalog, jvm, spec))
+    observed = Observed(running, run_id, until_caught_up, *opening, lambda: catalog, jvm.session, cuts)
+    observers = open_observers(observed)
     with _served(running) as server, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts, lambda: stopping.is_set)
-        cuts = Cuts(clock)
-        maintenance_scheduler, publishing, waits = _beside(spec, jvm, catalog, running, until_caught_up, cuts)
+        maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
+        runner = MaintenanceRunner(maintenance, spec.pipeline, clock, observers.kept_snapshots)
+        maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
+        waits = WaitSchedule(lambda: running.replaying, clock, running.reload, not until_caught_up)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             cuts=cuts,
@@ -122,7 +120,7 @@ def run(
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
         shown = state_file, maintenance_scheduler, Activities(), offsets, server
-        publisher = _Publisher(*shown, leadership, observers, publishing, waits, note)
+        publisher = _Publisher(*shown, leadership, observers, waits, note)
         service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
@@ -140,7 +138,8 @@ def run(
         try:
             service.run(until_caught_up, timeouts)
             waits.run_last()
-            publishing.run_last(lambda: stopping.is_set, limits.wait_s or 0.0)
+            if until_caught_up:
+                observers.finish(lambda: stopping.is_set, limits.wait_s or 0.0)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:
@@ -175,36 +174,6 @@ def _services(
         rehearse=lambda: rehearse_commits(jvm.gateway),
         release_memory=Heap(lambda: jvm.gateway, clock).keep_small,
     )
-
-
-def _beside(
-    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, running: RunningPipeline, until_caught_up: bool, cuts: Cuts
-) -> tuple[MaintenanceScheduler, PublishSchedule, WaitSchedule]:
-    """Returns what maintains and publishes the tables, and what replays their records that wait, beside ingestion."""
-    clock = SystemClock()
-    publishing = PublishSchedule(
-        partial(open_publisher, jvm, spec, catalog), clock, running.reload, not until_caught_up, cuts
-    )
-    maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
-    runner = MaintenanceRunner(maintenance, spec.pipeline, clock, publishing.held)
-    waits = WaitSchedule(lambda: running.replaying, clock, running.reload, not until_caught_up)
-    return MaintenanceScheduler(runner, clock, running.reload), publishing, waits
-
-
-def open_publisher(jvm: Jvm, spec: PipelineSpec, ingesting: IcebergCatalog | None = None) -> Publisher:
-    """Opens what publishes tables, as if it were a process of its own. ingesting: the catalog of batches, whose locks keep
-    them from files that are being replaced; None: nothing is ingested by this process.
-    """
-    # Importing audits imports PySpark's errors, which pipelines without `publish` save.
-    audits = importlib.import_module("frazil.publish.spark_audits")
-    catalog = open_catalog(jvm, spec)
-    spark_audits = audits.SparkAudits(catalog, jvm.session, spec.maintenance.cores)
-    shared = ingesting or catalog
-    maintenance = IcebergMaintenance(shared, jvm.session, spec.maintenance.cores, merge_of)
-    copies = IcebergCopies(shared, maintenance, merge_of)
-    clock = SystemClock()
-    windows = ClosedWindows(catalog, clock)
-    return Publisher(IcebergBranches(catalog), spark_audits, spec.pipeline, clock, copies, windows)
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -246,7 +215,6 @@ class _Publisher:
     server: HttpServer | None
     leadership: Leadership
     observers: Observers
-    publishing: PublishSchedule
     waits: WaitSchedule
     #: Receives how far the run is.
     note: Callable[[str], None]
@@ -262,7 +230,6 @@ class _Publisher:
         if self.offsets is not None:
             self.offsets.note(tables)
         self.observers.take_tables(tables)
-        self.publishing.note(tables)
         self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
         self.note(_so_far(tables))
@@ -276,8 +243,7 @@ class _Publisher:
 
     def end(self, tables: Sequence[Table]) -> None:
         """Writes the state of the tables at the end of the run."""
-        self.publishing.stop(_PUBLISH_TIMEOUT_S)
-        self.waits.stop(_PUBLISH_TIMEOUT_S)
+        self.waits.stop(_WAITS_TIMEOUT_S)
         self.waits.note(tables)
         self.observers.stop()
         self._write(tables, ended=True)
@@ -293,7 +259,7 @@ class _Publisher:
             ended,
             maintenance=self.maintenance_scheduler.status(),
             verification=self.observers.verification(),
-            publishing=self.publishing.status(),
+            publishing=reports_of(tables, self.observers.publishing()),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

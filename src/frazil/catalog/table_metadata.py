@@ -29,7 +29,6 @@ _CARRIED = (
     "routed-tables", "rest-records", "released-to", "ledger",
 )  # fmt: skip
 _Place = tuple[str, int | None]
-_RETENTION = {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
 """Table property: the greatest age of branches and tags without one of their own."""

@@ -83,8 +83,6 @@ COMMANDS = (
         "Write dead letters that can be decoded now into their table.",
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
-    Command("publish", "frazil.cli.publish:publish", "Show readers what a table's branch has, if its audits hold."),
-    Command("watermark", "frazil.cli.publish:watermark", "Print up to when what readers see of a table is complete."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),

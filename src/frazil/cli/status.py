@@ -17,10 +17,10 @@ from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem, ago, count, duration, held_back, size
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
-from frazil.publish.report import PublishReport
 
 OneTable = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)

@@ -49,9 +49,9 @@ from frazil.schema.arrow import Bools, Records, pick
 from frazil.stages.changes import UPSERT, Changes
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
-from frazil.upsert.commit import Prepared, ValuesMissing, prepare_changes
+from frazil.upsert.commit import Prepared, ValuesMissing
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
-from frazil.upsert.history.commit import prepare_versions
+from frazil.upsert.kinds import prepare_rows
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
 from frazil.upsert.records.read_changes import refuse
@@ -164,11 +164,14 @@ class UpsertReplay:
             for some, columns, changes in read_bounded(batch, partial(self._read, topic), columns_left, columns_of):
                 yield topic, places_of(some), columns, changes
 
-    def _read(self, topic: str, records: Records) -> Changes:
-        """Returns the changes of records that may be bad, with the schemas that they name."""
+    def _read(self, topic: str, records: Records, is_committed: bool = False) -> Changes:
+        """Returns the changes of records that may be bad, with the schemas that they name. is_committed: of records that had
+        their rows of reference tables, and need not have them any more: what identifies a row is not looked up.
+        """
         for _ in range(_ROUNDS):
-            read = partial(read_records, self._target, topic, limit=_ALL)
-            changes = self.queries.asking_spark(self._target, topic, read)(dict(records))
+            target = self._target.without_waits() if is_committed else self._target
+            read = partial(read_records, target, topic, limit=_ALL)
+            changes = self.queries.asking_spark(target, topic, read)(dict(records))
             if not changes.decoded.missing:
                 break
             fetch_schemas(self.schemas, self.table, changes.decoded.missing, (topic,))
@@ -184,7 +187,8 @@ class UpsertReplay:
         """
         selectors, paths = self.table.spec.source.topics, tuple(file.path for file in self.files)
         only_topic = (selectors[0].literal or "") if len(selectors) == 1 else ""
-        order = ChangeOrder(self._target, draft, only_topic, self.readers, self._read)
+        read = partial(self._read, is_committed=True)
+        order = ChangeOrder(self._target, draft, only_topic, self.readers, read)
         for _ in range(_TRIES):
             attempt, removal = _Attempt(mismatches=dict(draft.mismatches)), None
             try:
@@ -241,9 +245,7 @@ class UpsertReplay:
             return np.asarray(verdicts != APPLY, np.bool_)
 
         if report.changes.touched:
-            assert self._target.changes is not None
-            prepare = prepare_changes if self._target.changes.history is None else prepare_versions
-            attempt.prepared = prepare(self.catalog, self._target, state, report, are_late)
+            attempt.prepared = prepare_rows(self.catalog, self._target, state, report, are_late)
         writer = FileWriter(plain_target(self.dead_letters))
         with stored.abandoning(writer):
             for rows in self._pieces(self.files):

@@ -19,9 +19,9 @@ from frazil.http.own_process import OwnMetric, own_metrics
 from frazil.ingest.tables.state import Histogram, RunCounts, RunState
 from frazil.ingest.tables.table import Table
 from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
-from frazil.publish.report import PublishReport
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number = float | int | None

@@ -14,9 +14,11 @@ import structlog
 
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.batches.ended_batch import EndedBatch
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.check import Finding
+from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.ops.table_status import VerificationReport
 from frazil.plugins.extras import unread_variables
@@ -24,6 +26,8 @@ from frazil.plugins.observers import OBSERVERS, ObserverKind
 from frazil.spec import PipelineSpec
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from frazil.catalog.iceberg.catalog import IcebergCatalog
 
 log = structlog.get_logger("frazil")
@@ -41,11 +45,17 @@ class Observed:
     open_source: Callable[[], Source]
     #: Opens a catalog of the observer's own; the JVM must have started.
     open_catalog: Callable[[], IcebergCatalog]
+    #: Returns the catalog of batches, whose locks exclude them; it must have answered.
+    ingesting: Callable[[], IcebergCatalog]
+    #: Returns the Spark session of the process.
+    session: Callable[[], SparkSession]
+    #: Ends batches of several tables at one moment.
+    cuts: Cuts
 
 
 class Observer:
-    """What a package does beside a run. The loop's thread calls every method, and each returns at once: what takes time is
-    done in a thread of the observer's own. The methods here do nothing.
+    """What a package does beside a run. The loop's thread calls its methods, and all but `finish` return at once: what takes
+    time is done in a thread of the observer's own. The methods here do nothing.
     """
 
     def start(self) -> None:
@@ -61,9 +71,24 @@ class Observer:
         """Returns by table what a comparison with the topics has found, for the tables' status; None without one."""
         return None
 
+    def publishing(self) -> Mapping[str, PublishReport]:
+        """Returns by table what its readers see, for the tables' status."""
+        return {}
+
+    def kept_snapshots(self, table: str) -> tuple[int, ...]:  # noqa: ARG002
+        """Returns the snapshots of a table that expiry must keep; called by the thread of table maintenance."""
+        return ()
+
     def counts(self) -> TelemetryCounts:
         """Returns the numbers of metrics about what was sent elsewhere, by name of the metric."""
         return {}
+
+    def finish(self, is_stopped: Callable[[], bool], wait_s: float) -> None:
+        """Does what is left to do once a run has caught up that ends then. is_stopped: whether the run has to end. wait_s:
+        how long to wait for services that do not answer.
+
+        Raises: FrazilError, with which the run ends.
+        """
 
     def stop(self) -> None:
         """Ends its work within two seconds: the run has ended, and the state of the tables is written after it."""
@@ -99,11 +124,28 @@ class Observers:
         known = [report for report in reports if report is not None]
         return {name: report for by_table in known for name, report in by_table.items()} if known else None
 
+    def publishing(self) -> dict[str, PublishReport]:
+        """Returns what they report of tables' readers."""
+        reports: dict[str, PublishReport] = {}
+        self._each(lambda observer: reports.update(observer.publishing()))
+        return reports
+
+    def kept_snapshots(self, table: str) -> tuple[int, ...]:
+        """Returns the snapshots of a table that one of them reads."""
+        kept: list[int] = []
+        self._each(lambda observer: kept.extend(observer.kept_snapshots(table)))
+        return tuple(kept)
+
     def counts(self) -> TelemetryCounts:
         """Returns the numbers of all of them."""
         counts: dict[str, Sequence[tuple[Mapping[str, str], int]]] = {}
         self._each(lambda observer: counts.update(observer.counts()))
         return counts
+
+    def finish(self, is_stopped: Callable[[], bool], wait_s: float) -> None:
+        """Lets all of them do what is left. Raises: as Observer.finish."""
+        for observer in self._observers.values():
+            observer.finish(is_stopped, wait_s)
 
     def stop(self) -> None:
         """Stops all of them."""

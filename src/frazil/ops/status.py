@@ -26,11 +26,10 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, Process, ProcessState
+from frazil.ops.publishing import PublishReport, report_of_state
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
 from frazil.ops.table_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
-from frazil.publish.report import PublishReport
-from frazil.publish.schedule import report_of_state
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest

@@ -18,8 +18,8 @@ from frazil.catalog.port import TableSize
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import to_json
+from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem
-from frazil.publish.report import PublishReport
 from frazil.schema.rejected_changes import RefusedChange
 from frazil.types import OffsetRange, Resolved, list_names
 

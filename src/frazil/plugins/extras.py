@@ -64,6 +64,7 @@ EXTRAS = (
         },
     ),
     Extra("protobuf", {"frazil.messages": ("protobuf",)}, task_requirements=("protobuf",)),
+    Extra("publish", {"frazil.commands": ("publish", "watermark"), "frazil.observers": ("publish",)}),
     Extra("registry", {"frazil.registries": ("confluent",)}),
     Extra("replay", {"frazil.commands": ("replay",)}),
     Extra("start", {"frazil.commands": ("init", "size")}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from typing import Literal as Choice
 
@@ -180,6 +180,16 @@ class Program:
     spark_part: SparkPart | None = None
     #: Conditions over the result's columns by which stages judge rows, by name.
     conditions: tuple[tuple[str, Expression], ...] = ()
+
+    def without_waits(self) -> Program:
+        """Returns the program whose lookups have null where they would wait for a row."""
+        stages = (
+            replace(stage, on_miss="null", is_patient=False)
+            if isinstance(stage, Lookup) and stage.is_patient
+            else stage
+            for stage in self.stages
+        )
+        return replace(self, stages=tuple(stages))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil.spec.grouping import AVERAGE, WINDOW_END, WINDOW_START, Grouping, grouping_of
+from frazil.spec.grouping import AVERAGE, DISTINCT, WINDOW_END, WINDOW_START, Grouping, grouping_of
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishSpec
 from frazil.spec.syntax.problems import Mistake
@@ -52,7 +52,7 @@ def describe_grouping(table: TableSpec) -> Iterator[str]:
     grouping = groups_of(table)
     if grouping is None:
         return
-    words = {AVERAGE: "the average", "latest": "the last value", "key": "key"}
+    words = {AVERAGE: "the average", DISTINCT: "the number of distinct values", "latest": "the last value"}
     made = [
         f"{column.name} is {words.get(column.function, column.function)}" for column in grouping.columns if column.sql
     ]

@@ -16,7 +16,7 @@ from frazil.name_case import fold_case
 from frazil.spec.syntax.problems import advice
 from frazil.types import EVENT_TIME
 
-KEY, WINDOW_START, WINDOW_END, AVERAGE = "key", "window.start", "window.end", "avg"
+KEY, WINDOW_START, WINDOW_END, AVERAGE, DISTINCT = "key", "window.start", "window.end", "avg", "distinct"
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
@@ -36,17 +36,15 @@ _FUNCTIONS: Mapping[str, str] = {
     "sum": "sum", "min": "min", "max": "max", "avg": AVERAGE, "mean": AVERAGE, "first": "first", "first_value": "first",
     "any_value": "first", "last": "latest", "last_value": "latest", "bool_and": "bool_and", "every": "bool_and",
     "bool_or": "bool_or", "some": "bool_or", "any": "bool_or", "collect_set": "collect_set",
-    "collect_list": "collect_list", "array_agg": "collect_list",
+    "collect_list": "collect_list", "array_agg": "collect_list", "approx_count_distinct": DISTINCT,
+    "theta_sketch_agg": "distinct_sketch",
 }  # fmt: skip
 """The function of `merge` for each aggregate of Spark that is more than a call with another argument."""
 _OF_ONE_ROW = ("first", "first_value", "any_value", "last", "last_value")
 """The aggregates that may leave nulls out or not."""
 _LISTED = ("collect_set", "collect_list")
 _OTHERS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("approx_count_distinct", "hll_sketch_agg", "theta_sketch_agg"),
-        "write `collect_set(…)`, and take its `size` when reading",
-    ),
+    "hll_sketch_agg": "write `theta_sketch_agg(…)`, or `approx_count_distinct(…)` for the number",
     **dict.fromkeys(
         (
             "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness", "kurtosis", "corr",
@@ -410,7 +408,7 @@ class _Reader:
             raise SpecError(f"the query has `{call.function}`, which groups cannot have", remedy=_OTHERS[call.function])
         inner = call.tokens[2:-1]
         if inner and inner[0].word == "distinct":
-            remedy = "write `collect_set(…)`, and take its `size` when reading"
+            remedy = "write `approx_count_distinct(…)`; or `collect_set(…)`, and take its `size` when reading"
             raise SpecError(f"the query has `{text}`: DISTINCT needs all values", remedy=remedy)
         arguments = _split(inner)
         if ignores_nulls and call.function not in _OF_ONE_ROW:
@@ -459,6 +457,12 @@ class _Reader:
                 GroupedColumn(f"{name}_sum", "sum", sql),
                 GroupedColumn(f"{name}_count", "sum", present),
             )
+        sketch = f"cast(cast({sql} as string) as binary)"
+        if merged == DISTINCT:
+            is_value = f"if(({sql}) is not null, 1L, 0L)"
+            return (GroupedColumn(name, DISTINCT, is_value), GroupedColumn(f"{name}_sketch", "distinct_sketch", sketch))
+        if merged == "distinct_sketch":
+            return (GroupedColumn(name, "distinct_sketch", sketch),)
         if merged in _LISTED:
             sql = f"if({counted}, array({value}), null)" if counted else f"array({value})"
         return (GroupedColumn(name, f"{merged}_non_null" if ignores_nulls else merged, sql),)

@@ -232,6 +232,11 @@ def _check_groups(spec: PipelineSpec) -> Iterator[Mistake]:
         if other.publishing.publish.every_s != publish.every_s:
             message = f"`{other.name}` and `{table.name}` are of the group `{group}`, and have different intervals"
             yield Mistake("tables", message, "write the same `publish.every` for both", table.line)
+        if other.publishing.publish.transaction_topic != publish.transaction_topic:
+            message = (
+                f"`{other.name}` and `{table.name}` are of the group `{group}`, and are cut at different transactions"
+            )
+            yield Mistake("tables", message, "write the same `publish.transaction_topic` for both", table.line)
         named = names.setdefault((group, table.name.rpartition(".")[2]), table.name)
         if named != table.name:
             message = f"`{named}` and `{table.name}` are of the group `{group}`, and have one name in audits"
@@ -240,7 +245,8 @@ def _check_groups(spec: PipelineSpec) -> Iterator[Mistake]:
             message = (
                 f"`{table.name}` is of the group `{group}`, whose batches end at a moment and not at a transaction"
             )
-            yield Mistake("tables", message, "write `atomic: batch`, or leave it out of the group", table.line)
+            remedy = "write `atomic: batch`, and `transaction_topic` under `publish`"
+            yield Mistake("tables", message, remedy, table.line)
         if spec.process.ha is not None and spec.process.ha.mode == "spread":
             message = f"`ha.mode: spread` divides the tables of the group `{group}` among processes"
             yield Mistake("ha", message, "write `mode: lead`, or leave `group` out", table.line)
@@ -275,6 +281,10 @@ def _check_extras(spec: PipelineSpec) -> Iterator[Mistake]:
         if is_used(spec) and not is_installed(name):
             error = not_installed(name, f"what `{name}` configures")
             yield Mistake(name, error.message, error.remedy)
+    table = next((table for table in spec.declared if table.publishing.is_scheduled), None)
+    if table is not None and not is_installed("publish"):
+        error = not_installed("publish", "what `publish` configures")
+        yield Mistake((), error.message, error.remedy, table.line)
 
 
 RULES: Mapping[type[Declared], Rules] = {

@@ -11,6 +11,7 @@ from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, Key, named, not_a_key, section
 from frazil.spec.syntax.problems import LABEL
 from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
+from frazil.spec.topics import TOPIC_NAME
 from frazil.types import MAIN
 
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -43,6 +44,18 @@ def _read_audit(name: str, query: str) -> tuple[str, str]:
         message = f"the audit `{name}` is not a query"
         raise SpecError(message, remedy='write one, such as "select count(*) = 0 from candidate where id is null"')
     return name, query
+
+
+def subquery(query: str) -> str:
+    """Returns a statement whose syntax is right only if the audit is a query: Spark would also take `with … insert` and
+    `from … insert`, which change tables.
+    """
+    return f"select * from (\n{query.rstrip().removesuffix(';')}\n)"
+
+
+def view_of(table: str) -> str:
+    """Returns the name by which audits of other tables know a table."""
+    return table.rpartition(".")[2]
 
 
 class Reader(NamedTuple):
@@ -150,6 +163,9 @@ class PublishSpec(Declared):
     group: Annotated[str | None, forms.parsed_text(forms.text_like("shop"), _parse_group)] = None
     """Tables that are published together, with the records of all of their topics up to one moment: those with the same
     name here. They have one interval."""
+    transaction_topic: Annotated[str | None, TOPIC_NAME] = None
+    """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`. Tables of the `group`, of
+    one source, are published where a transaction ends; without it where their topics were at a moment."""
 
 
 class PublishingSpec(Declared):
@@ -170,6 +186,11 @@ class PublishingSpec(Declared):
     readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
     """The engines that read the table. A new upsert table gets the newest format version that all of them read, and
     `check` refuses a table that one of them cannot read."""
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether Frazil publishes or tags the table."""
+        return self.publish is not None or bool(self.tags)
 
     @property
     def copies_rows(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DecimalType,
     DoubleType,
@@ -37,6 +38,7 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
     "bool_or": ((BooleanType,), "booleans"),
     "collect_set": ((ListType,), "lists"),
     "collect_list": ((ListType,), "lists"),
+    "distinct_sketch": ((BinaryType,), "bytes"),
     "min": ((PrimitiveType,), "plain values"),
     "max": ((PrimitiveType,), "plain values"),
 }

@@ -178,7 +178,7 @@ LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = c
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)
 MERGE_FUNCTIONS = (
     "latest", "latest_non_null", "first", "first_non_null", "sum", "count", "min", "max", "bool_and", "bool_or",
-    "collect_set", "collect_list",
+    "collect_set", "collect_list", "distinct_sketch",
 )  # fmt: skip
 """The functions of `merge`."""
 LATEST_BY = "latest by "
@@ -188,9 +188,6 @@ ALL_COLUMNS = ""
 
 
 def _merge_function(word: str) -> str:
-    if word == "distinct_sketch":
-        message = f"`{LABEL}` is `distinct_sketch`, which this version does not have"
-        raise SpecError(message, remedy="write `collect_set`, or count distinct values in a query over the table")
     if word.startswith(LATEST_BY) and (column := word.removeprefix(LATEST_BY).strip()):
         return LATEST_BY + column
     if word not in MERGE_FUNCTIONS:

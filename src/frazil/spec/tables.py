@@ -220,10 +220,21 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
 
 
 def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
-    """Yields a `publish` of a table without a branch to publish from."""
+    """Yields a `publish` that has nothing to publish, or not at transactions."""
     if table.publishing.publish is not None and table.publishing.branch == MAIN:
         message = "`publish` has nothing to publish: commits go to main, where readers see them at once"
         yield Mistake("publish", message, "write `branch: ingest`, or remove `publish`")
+    publish = table.publishing.publish
+    if publish is not None and publish.transaction_topic is not None:
+        envelope = table.changes.envelope
+        if publish.group is None:
+            message = (
+                "`publish.transaction_topic` is for tables that are published together, and the table has no group"
+            )
+            yield Mistake("publish", message, "write `group: NAME`, or remove it")
+        elif envelope is None or envelope.kind != "debezium":
+            message = "`publish.transaction_topic` needs Debezium's envelope, and the table has none"
+            yield Mistake("publish", message, "write `envelope: debezium`, or remove it")
     if table.publishing.publish is None and table.publishing.copies_rows:
         message = "`delete_mode: copy_on_write` is for what is published, and the table has no `publish`"
         remedy = "write `branch: ingest` and `publish: {every: 10m}`, or remove `delete_mode`"

@@ -82,17 +82,17 @@ class StoreIO(FileIO):
         """See FileIO. Raises: SpecError for a location that no client can reach."""
         return self._file(location)
 
-    def read_range(self, location: str, start: int, end: int) -> bytes:
+    def read_range(self, location: str, start: int, end: int) -> pa.Buffer:
         """Returns the bytes of a file from `start` to `end`, by one request of an object store. Raises: OSError."""
         address = address_of(location)
         if end <= start:  # Not a range to object stores.
-            return b""
+            return pa.py_buffer(b"")
         if address.kind in ("local", "hdfs"):
             with self._file(location).open() as stream:
                 stream.seek(start)
-                return bytes(stream.read(end - start))
-        with _as_os_errors(location):
-            return bytes(obstore.get_range(self._client(address).store, address.key, start=start, end=end))
+                return pa.py_buffer(stream.read(end - start))
+        with _as_os_errors(location):  # Without a copy.
+            return pa.py_buffer(obstore.get_range(self._client(address).store, address.key, start=start, end=end))
 
     def look(self, location: str, count: int) -> tuple[bytes, int, str]:
         """Returns the first bytes of a file, `count` at most, its size, and what changes when it is replaced, by one request

@@ -119,13 +119,16 @@ def factor_of(seed: np.uint64, number: int) -> np.uint64:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def hash_middle(start: int, end: int, seed: np.uint64) -> np.uint64:
     """Returns the hash of 32 bytes or more, and less than 64."""
-    return _hash_ends(start, end, seed) + np.uint64(end - start) * factor_of(seed, 1)
+    words: np.uint64 = _hash_ends(start, end, seed)
+    words += np.uint64(end - start) * factor_of(seed, 1)
+    return words
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def hash_bytes(start: int, end: int, limit: int, seed: np.uint64) -> np.uint64:
     """Returns a hash of the bytes from one address to another. limit: the address from which on nothing may be read."""
     size = end - start
+    words: np.uint64
     if size >= STRIPE:
         words = _hash_stripes(start, end, seed)
     elif size >= STRIPE // 2:
@@ -142,4 +145,5 @@ def hash_bytes(start: int, end: int, limit: int, seed: np.uint64) -> np.uint64:
                 byte = np.uint64(load8(start + n)) << np.uint64(8 * (n & 7))
                 first, second = (first | byte, second) if n < 8 else (first, second | byte)
         words = mixed(first, seed, factor_of(seed, 4)) + mixed(second, seed, factor_of(seed, 2))
-    return words + np.uint64(size) * factor_of(seed, 1)
+    words += np.uint64(size) * factor_of(seed, 1)
+    return words

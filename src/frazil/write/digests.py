@@ -179,7 +179,8 @@ def _add_bytes(base: int, size: int, starts: Ints, is_valid: U8, seed: np.uint64
     """
     least, most = STRIPE, 0
     for n in range(hashes.size):
-        least, most = min(least, np.int64(starts[n + 1] - starts[n])), max(most, np.int64(starts[n + 1] - starts[n]))
+        count = int(starts[n + 1] - starts[n])
+        least, most = min(least, count), max(most, count)
     quick = hashes.size if is_valid.size == 0 and (most <= SHORT or (least >= STRIPE // 2 and most < STRIPE)) else 0
     while most <= SHORT and quick and starts[quick - 1] + SHORT > size:
         quick -= 1  # Two words may not be read there.

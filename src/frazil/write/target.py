@@ -294,6 +294,12 @@ class TableTarget:
         """What makes the rows from the columns of `source`; None while the fields of the records are not known."""
         return self.query.program if self.query is not None else None
 
+    def without_waits(self) -> TableTarget:
+        """Returns the table whose query has null where a record would wait for a row of a reference table."""
+        if self.query is None or self.query.program is None:
+            return self
+        return replace(self, query=replace(self.query, program=self.query.program.without_waits()))
+
     @property
     def record_key(self) -> RecordKey | None:
         """What encrypts records that are kept whole; None where anybody may read them."""

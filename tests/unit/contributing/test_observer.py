@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.ended_batch import EndedBatch, Interval
+from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.ops.observers import Observed, Observer, Observers, check_observers, open_observers
 from tests.unit.contributing.conftest import Install
@@ -34,10 +35,11 @@ OBSERVER = ObserverKind(lambda spec, environment: spec.pipeline == "p", {open}, 
 def observed(folder: Path) -> Observed:
     scene = RunningScene(folder, "a")
 
-    def open_catalog() -> IcebergCatalog:
+    def refuse() -> Never:
         raise UnavailableError("no catalog")
 
-    return Observed(scene.pipeline, "run-0001", False, lambda: scene.source, open_catalog)
+    opening = lambda: scene.source, refuse, refuse, refuse
+    return Observed(scene.pipeline, "run-0001", False, *opening, Cuts(scene.clock))
 
 
 def batch(of: Observed, error: BaseException | None = None) -> EndedBatch:

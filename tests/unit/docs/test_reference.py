@@ -16,7 +16,6 @@ from frazil import errors
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import every_command
-from frazil.cli.publish import watermark_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, HELD_AT
 from frazil.error_classes import ErrorClass
 from frazil.ingest.loop.leadership import Alone
@@ -33,8 +32,8 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
+from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
-from frazil.publish.report import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
 from frazil.types import (
     Balance,
@@ -52,6 +51,7 @@ from frazil.types import (
 from frazil_migrate.adopt.adopt import Handover
 from frazil_migrate.import_commands import import_document
 from frazil_migrate.imports.draft import Imported
+from frazil_publish.commands import watermark_document
 from frazil_replay.command import replay_document
 from frazil_replay.replay import ReplayProgress, Request
 from frazil_start.init_command import init_document

@@ -228,6 +228,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "inspect the records of this range; to continue behind them write `start` with the offset of each partition and"
     " give the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
     "create the table again": _AGAIN,
+    "let no other writer change the table's sketches, or create the table again from its topic": _AGAIN,
     "create the table again from a topic of one partition; or, unless `merge` subtracts rows, with `metadata:"
     " [source_order]` and `order_by: _source_order`": _AGAIN,
     "replay fewer at a time, by --topic, --partition and --offset": _WAIT,

@@ -24,9 +24,14 @@ def _group(of_a: str = "", of_b: str = "", name: str = "a.c", top: str = "") -> 
 
 
 _ATOMIC = ", mode: upsert, key_columns: [id], value: {format: json}, envelope: debezium, atomic: transaction"
+_AT_ENDS = ", transaction_topic: t}, envelope: debezium, commit: {interval: 1s"
 DOCUMENTS = [
     wholes(_group(", every: 1m"), _group()),
     wholes(_group(name="x.b"), _group()),
+    wholes(
+        _group(_AT_ENDS, of_b=", envelope: debezium"),
+        _group(_AT_ENDS, of_b=", envelope: debezium").replace("group: g}", "group: g, transaction_topic: t}"),
+    ),
     wholes(_group(of_b=_ATOMIC), _group(of_b=_ATOMIC.replace("atomic: transaction", "atomic: batch"))),
     wholes(_group(top="ha: {elect: kafka, mode: spread}\n"), _group(top="ha: {elect: kafka, mode: lead}\n")),
     files("", f"pipeline: p\n{_BROKERS}{_TABLE}"),

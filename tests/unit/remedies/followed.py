@@ -76,6 +76,9 @@ FOLLOWED: Mapping[str, str] = {
     " write a greater number, `limits: {groups: …}`": (
         f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"
     ),
+    "make bytes of the value in a query, such as `cast(cast(… as string) as binary) as …`": (
+        "unit/upsert/merge/test_sketches.py::test_a_sketch_is_of_bytes_which_a_query_makes"
+    ),
     **SERVICES,
     **QUERIES,
     # Large objects.
@@ -229,7 +232,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Publishing.
     **{
-        remedy: f"unit/publish/test_publisher.py::test_{test}"
+        remedy: f"packages/publish/tests/unit/test_publisher.py::test_{test}"
         for remedy, test in {
             "let other writers commit to the branch; `frazil publish … --to SNAPSHOT` abandons what main has": (
                 "another_writers_commit_to_main_is_not_undone_until_somebody_decides"
@@ -247,7 +250,11 @@ FOLLOWED: Mapping[str, str] = {
         }.items()
     },
     "`frazil run` publishes its next moment; `frazil publish … --override` publishes these snapshots": (
-        "unit/publish/test_groups.py::test_by_hand_nothing_is_published_that_no_audit_compares"
+        "packages/publish/tests/unit/test_groups.py::test_by_hand_nothing_is_published_that_no_audit_compares"
+    ),
+    "set `provide.transaction.metadata` to true at Debezium's connector, or remove `transaction_topic`": (
+        "packages/publish/tests/unit/test_transactions.py"
+        "::test_changes_without_their_transaction_are_named_until_the_source_writes_it"
     ),
     "correct `publish.audits.…`: a query that fails keeps the table from its readers": (
         "unit/cli/test_check_offline.py::test_an_audit_is_parsed_until_it_is_corrected"

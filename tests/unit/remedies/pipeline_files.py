@@ -41,6 +41,16 @@ TABLES = [
     tables("branch: b, publish: {group: a b}", "branch: b, publish: {group: shop}"),
     tables("publish: {every: 1m}", "branch: ingest, publish: {every: 1m}", ""),
     tables(
+        "branch: b, publish: {transaction_topic: t}, envelope: debezium",
+        "branch: b, publish: {transaction_topic: t, group: NAME}, envelope: debezium",
+        "branch: b, publish: {}, envelope: debezium",
+    ),
+    tables(
+        "branch: b, publish: {transaction_topic: t, group: shop}",
+        "branch: b, publish: {transaction_topic: t, group: shop}, envelope: debezium",
+        "branch: b, publish: {group: shop}",
+    ),
+    tables(
         "branch: b, publish: {audits: {no ids: select true}}", "branch: b, publish: {audits: {no_ids: select true}}"
     ),
     tables(

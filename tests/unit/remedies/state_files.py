@@ -38,7 +38,11 @@ STATE = [
     tables("merge: {n: sum}", f"{_UPSERT}, merge: {{n: sum}}", ""),
     tables(f"{_UPSERT}, merge: {{n: summ}}", f"{_UPSERT}, merge: {{n: sum}}"),
     tables(f"{_UPSERT}, merge: [n]", f"{_UPSERT}, merge: {{amount: sum, name: latest}}"),
-    tables(f"{_UPSERT}, merge: {{n: distinct_sketch}}", f"{_UPSERT}, merge: {{n: collect_set}}"),
+    tables(
+        f"{_UPSERT}, columns: {{n: long}}, merge: {{n: distinct_sketch}}",
+        f"{_UPSERT}, columns: {{n: binary}}, merge: {{n: distinct_sketch}}",
+        f"{_UPSERT}, columns: {{n: long}}, merge: {{n: max}}",
+    ),
     tables(f"{_UPSERT}, merge: count", f"{_UPSERT}, merge: {{records: count}}"),
     tables(f"{_UPSERT}, merge: {{id: sum}}", _UPSERT, "mode: upsert, key_columns: [k], merge: {id: sum}"),
     tables(
@@ -210,6 +214,11 @@ STATE = [
     tables(
         _select("select user, avg(a) as a, sum(a) as a_sum from records group by user"),
         _select("select user, avg(a) as a, sum(a) as total from records group by user"),
+    ),
+    tables(
+        _select("select user, hll_sketch_agg(a) as s from records group by user"),
+        _select("select user, theta_sketch_agg(a) as s from records group by user"),
+        _select("select user, approx_count_distinct(a) as s from records group by user"),
     ),
     tables(_select(_BY_USER, "mode: append"), _select(_BY_USER), "mode: append"),
     tables(_select(_BY_USER, "mode: upsert, key_columns: [id]"), _select(_BY_USER), "mode: upsert, key_columns: [id]"),

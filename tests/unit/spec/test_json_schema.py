@@ -249,7 +249,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "expectation": set(keys_of(ExpectationSpec)),
         "lookup": set(keys_of(LookupSpec)),
         "atomic": set(keys_of(AtomicSpec)),
-        "publish": {"every", "audits", "group"},
+        "publish": {"every", "audits", "group", "transaction_topic"},
         "tag": {"at", "keep"},
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),

@@ -51,7 +51,11 @@ def test_a_count_makes_a_column_that_no_record_has(load: Load) -> None:
         ),
         (f"{_UPSERT}, merge: {{n: total}}", "`merge.n` cannot be `total`", "one of"),
         (f"{_UPSERT}, merge: {{n: summ}}", "`merge.n` cannot be `summ`", "did you mean `sum`?"),
-        (f"{_UPSERT}, merge: {{n: distinct_sketch}}", "`merge.n` is `distinct_sketch`, which", "write `collect_set`"),
+        (
+            f"{_UPSERT}, columns: {{n: long}}, merge: {{n: distinct_sketch}}",
+            "`merge.n`: `distinct_sketch` takes bytes, not `long`",
+            "write another function, or another type",
+        ),
         (f"{_UPSERT}, merge: [n]", "`merge` is a list where a mapping is expected", "write `merge: {amount: sum"),
         (f"{_UPSERT}, merge: count", "`merge: count` names no column", "name the column: `merge: {records: count}`"),
         (f"{_UPSERT}, merge: {{id: sum}}", "`merge` has `id`, which identifies the row", "take it out of `merge`"),

@@ -7,9 +7,10 @@ is imported; its loaders take any object with these methods.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from pyiceberg.table import Table
 
 from frazil.errors import SpecError
 from frazil.store.file_io import store_of
-from frazil_blobs.reading import read_with
+from frazil_blobs.reading import Reader
 from frazil_blobs.settings import MiB
 from frazil_blobs.values import Ints, Path, member_at, object_paths
 
 BLOCK_BYTES = 64 * MiB
-"""The bytes of objects that are read, and shuffled, together. Two blocks are in memory at a time."""
+"""The bytes of objects that are read, and shuffled, together."""
+_AHEAD = 2
+"""So many blocks are read while the samples of one before them are used: while one waits for the store, another has come."""
 Sample = dict[str, Any]
 
 
@@ -93,16 +96,19 @@ class BlobDataset:
         ends = np.cumsum(sizes)
         first = int(np.searchsorted(ends, self._position, side="right"))
         skipped = self._position - (int(ends[first - 1]) if first else 0)
-        with ThreadPoolExecutor(1, "blobs-ahead") as pool:
-            ahead: Future[list[Sample]] | None = pool.submit(self._read, blocks[first]) if first < len(blocks) else None
-            for place in range(first, len(blocks)):
-                assert ahead is not None
-                samples = ahead.result()
-                ahead = pool.submit(self._read, blocks[place + 1]) if place + 1 < len(blocks) else None
+        pool = ThreadPoolExecutor(_AHEAD, "blobs-ahead")
+        try:
+            left = iter(blocks[first:])
+            ahead = deque(pool.submit(self._read, block) for block in islice(left, _AHEAD))
+            while ahead:
+                samples = ahead.popleft().result()
+                ahead.extend(pool.submit(self._read, block) for block in islice(left, 1))
                 for sample in samples[skipped:]:
                     self._position += 1
                     yield sample
                 skipped = 0
+        finally:
+            pool.shutdown(cancel_futures=True)
         self._epoch, self._position = self._epoch + 1, 0
 
     def _order(self, rows: pa.Table) -> Ints:
@@ -131,7 +137,7 @@ class BlobDataset:
         rows = self.rows.take(pa.array(block))
         samples: list[Sample] = rows.drop_columns([path[0] for path in self._paths if len(path) == 1]).to_pylist()
         for path in self._paths:
-            contents = read_with(self._io, _column_at(rows, path)).to_pylist()
+            contents = Reader(self._io, _column_at(rows, path)).objects()
             for sample, content in zip(samples, contents, strict=True):
                 _put(sample, path, content)
         return samples

@@ -71,11 +71,11 @@ class Packs:
         self._open: dict[str, _OpenPack] = {}
         self._begun: list[str] = []
 
-    def append(self, content: memoryview | bytes, partition: str = "") -> tuple[str, int]:
+    def append(self, content: pa.Buffer, partition: str = "") -> tuple[str, int]:
         """Writes an object; returns the pack and the object's offset in it. Raises: OSError."""
-        return self.append_parts(len(content), (content,), partition)
+        return self.append_parts(content.size, (content,), partition)
 
-    def append_parts(self, size: int, parts: Iterable[memoryview | bytes], partition: str = "") -> tuple[str, int]:
+    def append_parts(self, size: int, parts: Iterable[pa.Buffer], partition: str = "") -> tuple[str, int]:
         """Writes an object that is read in parts, as `append` does. size: of all parts."""
         pack = self._open.pop(partition, None)
         if pack is not None and pack.size + size > self._pack_bytes:
@@ -90,8 +90,8 @@ class Packs:
         hit("blobs.pack.write")
         offset = pack.size
         for part in parts:
-            pack.stream.write(part)
-            pack.size += len(part)
+            pack.stream.write(memoryview(part).cast("B"))
+            pack.size += part.size
         return pack.uri, offset
 
     def finish(self) -> None:
@@ -133,12 +133,12 @@ class _Source:
         self._size = size
         self._state = 0
 
-    def parts(self) -> Iterator[bytes]:
+    def parts(self) -> Iterator[pa.Buffer]:
         """Yields the parts. Raises: OSError, also for an object that has become shorter."""
         for begin in range(0, self._size, _PART_BYTES):
             end = min(self._size, begin + _PART_BYTES)
             part = self._io.read_range(self._uri, begin, end)
-            if len(part) != end - begin:
+            if part.size != end - begin:
                 raise OSError(f"{self._uri}: the object was replaced while it was copied")
             self._state = google_crc32c.extend(self._state, part)
             yield part
@@ -194,7 +194,10 @@ class RowPacks:
             columns["size"][row], columns["content_type"][row] = looked.size, looked.content_type
             columns["checksum"][row] = f"ETAG:{looked.version}" if looked.version else None
             if references.copies and looked.size <= self._above:
-                columns["uri"][row], columns["inline"][row] = None, self._io.read_range(uri, 0, looked.size)
+                columns["uri"][row], columns["inline"][row] = (
+                    None,
+                    self._io.read_range(uri, 0, looked.size).to_pybytes(),
+                )
                 columns["checksum"][row] = checksum_of(columns["inline"][row])
             elif references.copies:
                 source = _Source(self._io, uri, looked.size)
@@ -224,10 +227,9 @@ class RowPacks:
         sizes = sizes_of(inline)
         columns = {name: members[name].to_pylist() for name in ("uri", "offset", "content_type", "checksum")}
         for row, content in zip(rows.tolist(), slices_of(inline, rows), strict=True):
-            content_bytes = bytes(content)
-            columns["content_type"][row] = content_type_of(content_bytes[:LONGEST])
-            columns["checksum"][row] = checksum_of(content_bytes)
-            info = info_of(content_bytes, columns["content_type"][row]) if infos is not None else None
+            columns["content_type"][row] = content_type_of(content[:LONGEST].to_pybytes())
+            columns["checksum"][row] = checksum_of(content)
+            info = info_of(content.to_pybytes(), columns["content_type"][row]) if infos is not None else None
             if infos is not None and info is not None:
                 infos[row] = info
             if sizes[row] > self._above:

@@ -166,7 +166,7 @@ def _refusals(settings: BlobSettings, text: str, inline: pa.Array) -> Iterator[R
     if not allowed:
         return
     rows = np.flatnonzero(np.asarray(inline.is_valid()))
-    kinds = np.array([content_type_of(bytes(piece[:LONGEST])) for piece in slices_of(inline, rows)], object)
+    kinds = np.array([content_type_of(piece[:LONGEST].to_pybytes()) for piece in slices_of(inline, rows)], object)
     for kind in dict.fromkeys(kinds.tolist()):
         if not is_allowed(kind, allowed):
             mask = np.zeros(len(inline), np.bool_)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from frazil.decode.columns import bytes_of, offsets_of
+from frazil.decode.columns import offsets_of
 from frazil.schema.arrow import children_of, unsliced, with_children
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def is_blob(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and tuple(kind.field(n).name for n in range(kind.num_fields)) == FIELDS
 
 
-def checksum_of(content: bytes) -> str:
+def checksum_of(content: bytes | pa.Buffer) -> str:
     """Returns the checksum of bytes: CRC32C, which processors compute as fast as memory is read."""
     return checksum_text(google_crc32c.value(content))
 
@@ -56,7 +56,7 @@ def checksum_text(value: int) -> str:
     return f"{_CRC}{value:08x}"
 
 
-def is_intact(content: bytes, checksum: str | None) -> bool:
+def is_intact(content: bytes | pa.Buffer, checksum: str | None) -> bool:
     """Whether bytes have a checksum; an unknown algorithm is ignored, as the rules of FILE have it."""
     return checksum is None or not checksum.startswith(_CRC) or checksum_of(content) == checksum
 
@@ -67,11 +67,11 @@ def sizes_of(inline: pa.Array) -> Ints:
     return np.where(np.asarray(inline.is_valid()), lengths, 0)
 
 
-def slices_of(inline: pa.Array, rows: Ints) -> Iterator[memoryview]:
+def slices_of(inline: pa.Array, rows: Ints) -> Iterator[pa.Buffer]:
     """Yields the bytes of these values, without a copy."""
-    offsets, content = offsets_of(inline), bytes_of(inline).data
+    offsets, content = offsets_of(inline), inline.buffers()[2] or pa.py_buffer(b"")
     for row in rows.tolist():
-        yield content[offsets[row] : offsets[row + 1]]
+        yield content.slice(int(offsets[row]), int(offsets[row + 1] - offsets[row]))
 
 
 def members_of(array: pa.StructArray) -> dict[str, pa.Array]:

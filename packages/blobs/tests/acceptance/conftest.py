@@ -2,3 +2,4 @@
 
 from tests.acceptance.conftest import operator as operator
 from tests.acceptance.conftest import pipeline as pipeline
+from tests.acceptance.conftest import remote_lake as remote_lake

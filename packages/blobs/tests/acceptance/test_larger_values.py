@@ -1,4 +1,6 @@
-"""Values in several records through Kafka: whole rows or named dead letters, also where runs end inside of values."""
+"""Values in several records through Kafka: whole rows or named dead letters, also where runs end inside of values; and a
+function of the query that makes vectors of them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,15 @@ from tests.acceptance.verifier import read_newest
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 PIECE = 700_000
+FUNCTION = """
+import frazil
+import pyarrow as pa
+
+
+@frazil.udf(returns="list<float>")
+def beginning(values):
+    return pa.array([[float(value[0]), float(value[1])] for value in values.to_pylist()], pa.list_(pa.float32()))
+"""
 
 
 def value_of(number: int, pieces: int) -> list[bytes]:
@@ -40,12 +51,21 @@ class Sender:
 
 def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline) -> None:
     objects = pipeline.folder / "objects"
+    (pipeline.folder / "looks.py").write_text(FUNCTION)
     table, topic = pipeline.add_fed_table(
         "raws",
+        udf="looks.beginning",
+        select="select *, beginning(value) as look from records",
         partitions=1,
         value={"format": "raw"},
         metadata=["offset", "key"],
-        blobs={"columns": ["value"], "above": "1MiB", "store": objects.as_uri(), "chunks": {}},
+        blobs={
+            "columns": ["value"],
+            "above": "1MiB",
+            "store": objects.as_uri(),
+            "chunks": {},
+            "embeddings": {"look": {"dimension": 2}},
+        },
     )
     first, second, third, gap = (value_of(number, 3) for number in range(4))
     sender = Sender(pipeline, topic)
@@ -81,4 +101,5 @@ def rows(pipeline: Pipeline, table: str) -> list[tuple[int, bytes | None, bytes]
     opened = StaticTable.from_metadata(str(Path(str(pipeline.metadata(table)).removeprefix("file://"))))
     arrow = opened.scan().to_arrow()
     values = read(arrow.column("value"), opened.io.properties).to_pylist()
+    assert arrow.column("look").to_pylist() == [[float(value[0]), float(value[1])] for value in values]
     return sorted(zip(arrow.column("_offset").to_pylist(), arrow.column("_key").to_pylist(), values, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from frazil.clock import new_id
@@ -78,7 +79,7 @@ def test_objects_that_are_close_are_read_by_one_request(store: ObjectStore, tmp_
     class Counting:
         """Notes what is asked for."""
 
-        def read_range(self, location: str, start: int, end: int) -> bytes:
+        def read_range(self, location: str, start: int, end: int) -> pa.Buffer:
             asked.append((start, end))
             return io.read_range(location, start, end)
 

@@ -52,19 +52,7 @@ class StateChanges:
 
 def timeline(name: str, audit: Path, states: StateChanges, schemas: Sequence[SchemaChange]) -> list[Event]:
     """Returns the events of a table, the newest first. audit: the file of the audit log."""
-    events = [*asked(name, audit), *states.of(name)]
-    events += [
-        Event(
-            change.commit.at_ms,
-            "; ".join(
-                f"{field.kind} {field.text}" if field.kind != "created" else field.text for field in change.changes
-            ),
-            change.commit.author,
-            f"schema {change.id}",
-        )
-        for change in schemas
-        if change.commit is not None and change.changes
-    ]
+    events = [*asked(name, audit), *states.of(name), *_of_schemas(schemas)]
     return sorted(events, key=lambda event: event.at_ms, reverse=True)[:MOST_EVENTS]
 
 
@@ -94,3 +82,12 @@ def _entry(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) and {"at", "operation", "who", "through"} <= entry.keys() else {}
+
+
+def _of_schemas(schemas: Sequence[SchemaChange]) -> Iterator[Event]:
+    for change in schemas:
+        if change.commit is not None and change.changes:
+            words = "; ".join(
+                f"{field.kind} {field.text}" if field.kind != "created" else field.text for field in change.changes
+            )
+            yield Event(change.commit.at_ms, words, change.commit.author, f"schema {change.id}")

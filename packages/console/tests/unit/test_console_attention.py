@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from frazil.errors import SpecError
 from frazil.http.app import make_app
 from frazil.ingest.tables.state import RunState
-from frazil.publish.report import PublishReport
+from frazil.ops.publishing import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
 from packages.console.tests.unit.many_tables import ManyTables

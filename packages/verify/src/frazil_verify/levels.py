@@ -43,6 +43,7 @@ from frazil_verify.independent.stored import RowsNotReadable, StoredRows
 from frazil_verify.independent.topic import Range, TopicNotReadable, read_topic
 from frazil_verify.ledger_check import check_ledger
 from frazil_verify.places import Expected, PlacedRows, check_places
+from frazil_verify.routed import with_values
 from frazil_verify.settings import rules_of
 
 _BOUND = re.compile(r"(?:(\d+):)?(\d+)")
@@ -140,6 +141,7 @@ def verify_at(spec: PipelineSpec, name: str | None, options: Options, note: Note
     with light_jvm(spec) as jvm:
         catalog = open_catalog_for_reading(jvm, spec)
         opened = Opened(spec, catalog, source, options, note)
+        tables = with_values(spec, catalog, tables, name is None)
         return [_verified(opened, table) for table in sorted(tables, key=lambda table: table.name)]
 
 

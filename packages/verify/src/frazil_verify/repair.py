@@ -51,6 +51,7 @@ from frazil_verify.independent.topic import Range, TopicNotReadable
 from frazil_verify.ledger_check import REPAIR_ID
 from frazil_verify.levels import Level, Opened, Options, judge_of
 from frazil_verify.report import read_report
+from frazil_verify.routed import with_values
 
 PLANNED = 4
 _OLDEST = 2
@@ -131,9 +132,10 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
             remedy=f"write one with `frazil verify {name} --independent --report FILE`",
         )
     source = open_topics(spec)
-    (table,) = find_tables(spec, source, known_state(spec), name)
+    tables = find_tables(spec, source, known_state(spec), name)
     with catalog_for_reading(spec, commits=True) as catalog:
         assert isinstance(catalog, IcebergCatalog)
+        (table,) = with_values(spec, catalog, tables, is_every=False)
         table.state = state = catalog.load(name)
         if state is None or state.head_id is None:
             raise SpecError("the table has no rows yet", remedy="run the pipeline first", where=name)
@@ -321,8 +323,14 @@ def _progress(before: Progress, plan: RepairPlan, judged: Progress) -> Progress:
     the progress that the plan is for; batches since have added their rows to the ledger.
     """
     ledger, old, judgement = before.ledger, judged.ledger, plan.judgement
-    is_whole = len(plan.repairs) == len(judgement.repairs) and old is not None
-    if ledger is not None and ledger.rows is not None and ledger.row_digest is not None and is_whole:
+    is_whole = len(plan.repairs) == len(judgement.repairs)
+    if (
+        ledger is not None
+        and ledger.rows is not None
+        and ledger.row_digest is not None
+        and old is not None
+        and is_whole
+    ):
         rows = judgement.expected_rows + ledger.rows - (old.rows or 0)
         digest = (judgement.expected_digest + ledger.row_digest - (old.row_digest or 0)) % MODULUS
         ledger = replace(ledger, rows=rows, row_digest=digest)

@@ -157,8 +157,8 @@ def _columns(hours: Mapping[str, Mapping[str, int]]) -> str:
     """Returns a picture of numbers by hour, those of the kinds on top of each other."""
     sums: dict[int, dict[str, int]] = {}
     for kind, by_hour in sorted(hours.items()):
-        for hour, number in by_hour.items():
-            sums.setdefault(int(hour), {})[kind] = number
+        for name, number in by_hour.items():
+            sums.setdefault(int(name), {})[kind] = number
     first, last, most = min(sums), max(sums), max(sum(numbers.values()) for numbers in sums.values())
     span = (last - first) // 3_600_000 + 1
     width = (_CHART - 20) / span

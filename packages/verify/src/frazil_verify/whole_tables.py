@@ -28,6 +28,7 @@ from frazil.temporary import temporary_folder
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare
 from frazil_verify.copies import NOT_YET, Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil_verify.routed import with_values
 
 _TIMEOUT_S = 300.0
 
@@ -48,6 +49,7 @@ def verify_copies(
         spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
     with running_jvm(spec) as jvm, named_jvm_death():
         catalog = open_catalog(jvm, spec)
+        tables = with_values(spec, catalog, tables, name is None)
         refusals = {table.name: load_for_copy(table, catalog, source) for table in tables}
         results = {
             table_name: VerifiedTable(table_name, refusal.reason, refusal.remedy)

@@ -154,7 +154,8 @@ class Scene:
             person = {"id": number % _PEOPLE, "name": f"name {number}", "amount": number + 0.25, "size": number * 3}
             value = None if number % 19 == 18 else json.dumps(person).encode()
             self._producer.produce(self.people, value, key, partition=number % 2)
-            self._producer.produce(self.changes, *(json.dumps(part).encode() for part in change(number)[::-1]))
+            of_change, image = (json.dumps(part).encode() for part in change(number))
+            self._producer.produce(self.changes, image, of_change)
         assert self._producer.flush(30) == 0
         self.sent += count
 

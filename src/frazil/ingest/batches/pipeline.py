@@ -58,9 +58,8 @@ from frazil.types import (
     by_topic,
 )
 from frazil.upsert.change_notes import error_in, progress_after
-from frazil.upsert.commit import IncompleteChanges, commit_changes
-from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
-from frazil.upsert.history.commit import commit_versions
+from frazil.upsert.commit import IncompleteChanges
+from frazil.upsert.kinds import commit_rows
 from frazil.upsert.late_records import greatest_times, windows_complete_to
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
@@ -291,14 +290,9 @@ class Pipeline:
             # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
             # another process may have committed in between.
             self._dead_letters.deliver(table.name, before)
-            if table.spec.changes.mode == "upsert":
-                target = target_of(table)
-                commit_rows = commit_versions if table.spec.changes.keeps_history else commit_changes
-                committed, resolved, files = commit_rows(self._catalog, target, state, report, commit)
-            elif table.spec.changes.dedupe is not None:
-                target = target_of(table)
-                committed, dropped, files = commit_deduplicated(self._catalog, target, state, report, commit)
-                report = without_duplicates(report, dropped)
+            if table.keeps_keys:
+                rows = commit_rows(self._catalog, target_of(table), state, report, commit)
+                committed, report, resolved, files = rows.progress, rows.report, rows.resolved, rows.files
             else:
                 committed = self._catalog.commit(commit)
         except IncompleteChanges as gone:

@@ -29,9 +29,8 @@ from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
 from frazil.types import Offsets, Writer, by_partition
-from frazil.upsert.history.columns import check_order
+from frazil.upsert.kinds import check_kind
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.merge.functions import check_functions
 from frazil.write.file_formats import check_properties
 
 log = structlog.get_logger("frazil")
@@ -146,8 +145,7 @@ class Loader:
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.changes.mode == "upsert":
             check_columns(target_of(table))
-            check_functions(target_of(table))
-            check_order(target_of(table))
+            check_kind(target_of(table))
             text = text_order(table.spec, table.state.schema)
             if text and self._is_first("ordered_by_text", table):
                 log.warning("ordered_by_text", table=table.name, order_by=table.spec.changes.order_by, reason=text)

@@ -30,7 +30,11 @@ class Cut:
     at_s: float = 0.0
     #: The ends of the topics just before the moment; empty until the loop has them.
     ends: Mapping[Partition, int] = field(default_factory=dict)
-    #: Where the batches end: behind every record that is older than the moment; empty until they are known.
+    #: Whether whoever has requested the cut moves its end on from the moment.
+    is_moved: bool = False
+    #: Behind every record that is older than the moment; empty until it is known.
+    moment: Mapping[Partition, int] = field(default_factory=dict)
+    #: Where the batches end: at the moment, or where they were moved to; empty until it is known.
     bounds: Mapping[Partition, int] = field(default_factory=dict)
 
     def offsets_of(self, table: Table) -> Offsets:
@@ -49,13 +53,18 @@ class Cuts:
         self._clock = clock
         self._cuts: dict[str, Cut] = {}
 
-    def request(self, group: str, tables: Collection[str]) -> None:
-        """Begins a cut of these tables in place of the group's last one."""
-        self._cuts[group] = Cut(frozenset(tables), self._clock.monotonic_s())
+    def request(self, group: str, tables: Collection[str], is_moved: bool = False) -> None:
+        """Begins a cut of these tables in place of the group's last one. is_moved: as of Cut; then `move` ends it."""
+        self._cuts[group] = Cut(frozenset(tables), self._clock.monotonic_s(), is_moved=is_moved)
 
     def of(self, group: str) -> Cut | None:
         """Returns the cut of a group; None without one."""
         return self._cuts.get(group)
+
+    def move(self, group: str, cut: Cut, bounds: Mapping[Partition, int]) -> None:
+        """Lets the batches end here, at the moment or behind it, unless the group has another cut by now."""
+        if self._cuts.get(group) is cut:
+            self._cuts[group] = replace(cut, bounds=bounds)
 
     def end(self, group: str) -> None:
         """Ends the cut of a group."""
@@ -67,7 +76,7 @@ class Cuts:
         Raises: UnavailableError when Kafka does not answer.
         """
         for group, cut in tuple(self._cuts.items()):
-            if cut.bounds:
+            if cut.moment:
                 continue
             places = {place for name in cut.tables & tables.keys() for place in tables[name].partitions()}
             if not places <= ends.keys():
@@ -82,9 +91,8 @@ class Cuts:
                 later = source.at_time(dict.fromkeys(cut.ends, cut.at_ms))
                 if not newest.keys() & later.keys() >= cut.ends.keys():
                     continue  # A broker does not answer: records of the moment may be missing.
-                made = replace(
-                    cut, bounds={place: max(end, min(newest[place], later[place])) for place, end in cut.ends.items()}
-                )
+                moment = {place: max(end, min(newest[place], later[place])) for place, end in cut.ends.items()}
+                made = replace(cut, moment=moment, bounds={} if cut.is_moved else moment)
             else:
                 continue
             if self._cuts.get(group) is cut:

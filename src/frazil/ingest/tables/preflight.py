@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,9 +51,8 @@ from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
-from frazil.upsert.history.columns import check_order, untracked_columns
+from frazil.upsert.kinds import check_kind, missing_columns
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.merge.functions import check_functions, missing_columns
 from frazil.write.file_formats import check_properties
 
 
@@ -167,8 +167,7 @@ def refuse_columns(table: Table, schema: Schema) -> None:
     if table.spec.changes.mode == "upsert":
         target = target_of(table, schema)
         check_columns(target, ())
-        check_functions(target)
-        check_order(target)
+        check_kind(target)
 
 
 _SHOWN_DEFAULTS = 5
@@ -190,30 +189,16 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         field_in_image(spec),
         *metadata,
         moments_as_partitions(spec, schema),
-        unmerged_columns(table, schema),
-        untracked(table, schema),
+        *columns_without_fields(table, schema),
     )
     return [words for words in own if words]
 
 
-def unmerged_columns(table: Table, schema: Schema) -> str:
-    """Returns a warning for columns that `merge` names and the table does not have; empty without such a column."""
-    if not table.spec.changes.merge or not schema.fields:
-        return ""
-    return _without_fields("merge", missing_columns(replace(target_of(table), schema_json=schema.model_dump_json())))
-
-
-def untracked(table: Table, schema: Schema) -> str:
-    """Returns a warning for columns that `track` names and the table does not have; empty without such a column."""
-    if not table.spec.changes.track or not schema.fields:
-        return ""
-    return _without_fields("track", untracked_columns(replace(target_of(table), schema_json=schema.model_dump_json())))
-
-
-def _without_fields(key: str, names: list[str]) -> str:
-    if not names:
-        return ""
-    return f"`{key}` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
+def columns_without_fields(table: Table, schema: Schema) -> Iterator[str]:
+    """Yields a warning for the columns that a key of an upsert table names and the table does not have."""
+    if table.spec.changes.mode == "upsert" and schema.fields:
+        for key, names in missing_columns(replace(target_of(table), schema_json=schema.model_dump_json())).items():
+            yield f"`{key}` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
 
 
 def field_in_image(spec: TableSpec) -> str:

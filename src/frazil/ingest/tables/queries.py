@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -66,8 +67,7 @@ from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
-from frazil.upsert.history.columns import check_order
-from frazil.upsert.merge.functions import check_functions
+from frazil.upsert.kinds import check_kind
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -89,10 +89,10 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
-    def parse(self, query: str) -> None:
-        """Checks the syntax of a query over other tables.
+    def parse(self, query: str) -> frozenset[str]:
+        """Returns the views that a query over other tables reads: names of one part that it does not define itself.
 
-        Raises: SpecError where it is wrong.
+        Raises: SpecError where its syntax is wrong.
         """
 
     def conditions(
@@ -142,10 +142,13 @@ class SparkQueries:
                 check_query(text, catalyst.parse(text), catalyst.functions)
             _check_conditions(spec, catalyst)
 
-    def parse(self, query: str) -> None:
+    def parse(self, query: str) -> frozenset[str]:
         """See Queries."""
         with self._lock:
-            self._catalyst().parse(query)
+            plan = str(self._catalyst().parse(query).treeString())
+        return frozenset(re.findall(r"UnresolvedRelation \[([^],]+)\]", plan)) - {
+            *re.findall(r"SubqueryAlias (\S+)", plan)
+        }
 
     def conditions(
         self, spec: TableSpec, rows: Schema, conditions: Sequence[RowCondition]
@@ -477,8 +480,7 @@ def _checked(table: Table, schema: Schema) -> Schema:
     """Returns the schema of rows. Raises SpecError where its columns cannot be merged, or order versions."""
     if table.spec.changes.mode == "upsert":
         target = target_of(table).with_schema(schema)
-        check_functions(target)
-        check_order(target)
+        check_kind(target)
     return schema
 
 

@@ -43,9 +43,8 @@ from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import advice
-from frazil.upsert.history.columns import check_order
+from frazil.upsert.kinds import check_kind
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.merge.functions import check_functions
 from frazil.write.target import metadata_columns
 
 CLASH_REMEDY = (
@@ -97,8 +96,7 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
             target = target_of(records, after)
             check_columns(target, keys)
             if is_whole:  # Declared columns, and those that a query makes, are checked when the table gets them.
-                check_functions(target)
-                check_order(target)
+                check_kind(target)
         return after
 
     return checked

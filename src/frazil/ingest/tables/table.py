@@ -210,14 +210,14 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.search.batch_count,
-            buffered_bytes=self._buffered_row_bytes() if self._keeps_keys else None,
+            buffered_bytes=self._buffered_row_bytes() if self.keeps_keys else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
 
     @property
-    def _keeps_keys(self) -> bool:
-        """Whether what identifies the rows of a batch is in memory until the batch is over."""
+    def keeps_keys(self) -> bool:
+        """Whether rows of the table are looked up: what identifies those of a batch is in memory until the batch is over."""
         return self.spec.changes.mode == "upsert" or self.spec.changes.dedupe is not None
 
     def _buffered_row_bytes(self) -> int:

@@ -31,7 +31,7 @@ from frazil.process.references import receive
 from frazil.report import ShareReport, TaskReport, TaskTime, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
-from frazil.rows.project import shape_rows
+from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
@@ -39,12 +39,11 @@ from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
-from frazil.stages.changes import Changes, ReadRecords
+from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import PART, RAW_VALUE, Assembler
 from frazil.types import BadRecord, DataFile
-from frazil.upsert.history.records import take_times
-from frazil.upsert.merge.records import refuse_unmergeable
 from frazil.upsert.records.read_changes import check_keys, read_upserts
+from frazil.upsert.records.unfit import refuse_unfit
 from frazil.upsert.task_changes import TaskChanges
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
@@ -144,9 +143,8 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
-    of_rows = (*of_rows, refuse_unmergeable, take_times)
     of_table = (stage.run for stage in target.stages)
-    return *of_rows, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
+    return *of_rows, refuse_unfit, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
 
 def read_records(
@@ -171,7 +169,9 @@ def _read_values(target: TableTarget, read: ReadRecords) -> Changes:
         return read_upserts(target, read.columns, read.limit)
     if target.envelope is not None:
         return read_others(read_envelope, target, read.columns, read.limit)
-    return read_appended(target, read.columns, read.limit)
+    if target.record.tombstones:
+        return read_appended(target, read.columns, read.limit)
+    return appended(decode_rows(target, read.columns, read.limit))
 
 
 def requests_of_rows(target: TableTarget, topic: str, records: Records, decoded: Decoded) -> Decoded:

@@ -7,7 +7,7 @@ another one that reads from the table's progress finds the same ends.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from frazil.decode.settings import Reading, WriterSchema
@@ -204,31 +204,53 @@ class Boundaries:
     def _marks(
         self, table: Table, followed: _Followed, records: Sequence[ReadRecord], *, is_strict: bool = True
     ) -> list[Mark]:
-        target = target_of(table)
-        assert target.envelope is not None
         assert table.spec.changes.atomic is not None
         has_events = table.spec.changes.atomic.transaction_topic is not None
-        for _ in range(_ROUNDS):
-            with_schemas = replace(
-                target.reading, schemas=_sorted({**dict(target.reading.schemas), **followed.schemas})
-            )
-            marks, missing = read_marks(reading_of_marks(with_schemas, target.envelope), records, has_events, is_strict)
-            if not missing or self._schemas is None:
-                break
-            followed.schemas |= self._schemas.fetch_for(table.spec, missing, min(table.offsets.topics))
-        return list(marks)
+        return marks_of(table, records, followed.schemas, self._schemas, has_events=has_events, is_strict=is_strict)
 
     def _events(self, table: Table, followed: _Followed, records: Sequence[ReadRecord]) -> list[Event]:
-        reading: Reading = target_of(table).reading
-        value = table.spec.source.value.model_copy(update={"subject": None, "message": None})
-        events: list[Event] = []
-        for _ in range(_ROUNDS):
-            with_schemas = replace(reading, schemas=_sorted(followed.of_ends))
-            events, missing = read_events(with_schemas, records, min(table.offsets.topics))
-            if not missing or self._schemas is None or not records:
-                break
-            followed.of_ends |= self._schemas.fetch(missing, records[0].topic, value)
-        return events
+        return events_of(table, records, followed.of_ends, self._schemas, min(table.offsets.topics))
+
+
+def marks_of(
+    table: Table,
+    records: Sequence[ReadRecord],
+    known: dict[str, WriterSchema],
+    schemas: Schemas | None,
+    *,
+    has_events: bool = True,
+    is_strict: bool = True,
+) -> list[Mark]:
+    """Returns the changes among records of the table, as `read_marks`. known: the registry schemas that are known; others
+    that the records need are added to them.
+    """
+    target = target_of(table)
+    assert target.envelope is not None
+    marks: Iterable[Mark] = ()
+    for _ in range(_ROUNDS):
+        with_schemas = replace(target.reading, schemas=_sorted({**dict(target.reading.schemas), **known}))
+        marks, missing = read_marks(reading_of_marks(with_schemas, target.envelope), records, has_events, is_strict)
+        if not missing or schemas is None:
+            break
+        known |= schemas.fetch_for(table.spec, missing, min(table.offsets.topics))
+    return list(marks)
+
+
+def events_of(
+    table: Table, records: Sequence[ReadRecord], known: dict[str, WriterSchema], schemas: Schemas | None, *topics: str
+) -> list[Event]:
+    """Returns the events among records of Debezium's topic of transactions, with the numbers of changes in `topics`. table:
+    has the same format. known: as of `marks_of`.
+    """
+    reading: Reading = target_of(table).reading
+    value = table.spec.source.value.model_copy(update={"subject": None, "message": None})
+    events: list[Event] = []
+    for _ in range(_ROUNDS):
+        events, missing = read_events(replace(reading, schemas=_sorted(known)), records, *topics)
+        if not missing or schemas is None or not records:
+            break
+        known |= schemas.fetch(missing, records[0].topic, value)
+    return events
 
 
 def check_partitions(table: Table) -> None:

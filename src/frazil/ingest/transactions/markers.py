@@ -220,13 +220,13 @@ def _incomplete(record: ReadRecord, message: str, remedy: str) -> RecordError:
     return RecordError(message, topic=record.topic, partition=record.partition, offset=record.offset, remedy=remedy)
 
 
-def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> tuple[list[Event], frozenset[str]]:
-    """Returns the events in records of Debezium's topic of transactions, with the numbers of changes in `topic`, and
+def read_events(reading: Reading, records: Sequence[ReadRecord], *topics: str) -> tuple[list[Event], frozenset[str]]:
+    """Returns the events in records of Debezium's topic of transactions, with the numbers of changes in `topics`, and
     the ids of schemas that were missing. Records that are no such events are ignored.
     """
     if reading.format == "json":
         events = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
-        return list(_events(events, topic)), frozenset()
+        return list(_events(events, topics)), frozenset()
     plain = replace(
         reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, declared=NOTHING_DECLARED
     )
@@ -235,7 +235,7 @@ def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> 
     names = [field.name for field in _EVENT_FIELDS]
     rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     times = (record.timestamp_ms or 0 for record in records)
-    return list(_events(zip(times, rows, strict=True), topic)), frozenset(decoded.missing)
+    return list(_events(zip(times, rows, strict=True), topics)), frozenset(decoded.missing)
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -248,13 +248,15 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _events(events: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[Event]:
+def _events(events: Iterable[tuple[int, dict[str, Any]]], topics: Sequence[str]) -> Iterator[Event]:
     for at_ms, event in events:
         name, status = event.get("id"), event.get("status")
         if not isinstance(name, str) or status not in ("BEGIN", "END"):
             continue
         mine = [
-            collection["event_count"] for collection in event.get("data_collections") or () if _is_of(topic, collection)
+            collection["event_count"]
+            for collection in event.get("data_collections") or ()
+            if any(_is_of(topic, collection) for topic in topics)
         ]
         yield Event(normalize_id(name), at_ms, status == "END", sum(mine) if mine else None)
 

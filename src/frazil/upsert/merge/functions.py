@@ -43,6 +43,7 @@ _TAKEN: Mapping[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "bool_or": _BOOLEANS,
     "collect_set": _LISTS,
     "collect_list": _LISTS,
+    "distinct_sketch": (pa.types.is_binary, "bytes"),
 }
 
 
@@ -98,7 +99,7 @@ def check_functions(target: TableTarget) -> None:
             )
 
 
-def missing_columns(target: TableTarget) -> list[str]:
+def unmerged_columns(target: TableTarget) -> list[str]:
     """Returns the columns that `merge` names and the table does not have, in the order of the pipeline file."""
     if target.changes is None or not target.schema_json:
         return []
@@ -111,6 +112,9 @@ def _iceberg_type(schema: Schema, name: str) -> str:
 
 
 def _remedy(column: MergedColumn) -> str:
+    if column.function == "distinct_sketch":
+        value = f"cast(cast({column.name} as string) as binary)"
+        return f"make bytes of the value in a query, such as `{value} as {column.name}`"
     if column.function in COLLECTING:
         return f"make a list of the value in a query, such as `array({column.name}) as {column.name}`"
     return "write another function, or declare the column with another type, and create the table again"

@@ -16,7 +16,8 @@ from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.upsert.change_rows import only
 from frazil.upsert.deduplicate import dump_table
 from frazil.upsert.merge.functions import ADDING, merged_columns
-from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names
+from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names, sketch_names
+from frazil.upsert.merge.sketches import SKETCH, sketches_in, sketches_of
 from frazil.upsert.merge.sums import split
 from frazil.upsert.records.read_changes import keys_of
 from frazil.write.target import TableTarget
@@ -120,8 +121,12 @@ def parts_of(
     return parts
 
 
-def part_table(target: TableTarget, merging: Merging, rows: pa.Table, signs: Ints | None) -> pa.Table:
-    """Returns the keys and the values of rows as those of parts. signs: as for `sums.split`."""
+def part_table(
+    target: TableTarget, merging: Merging, rows: pa.Table, signs: Ints | None, is_stored: bool = False
+) -> pa.Table:
+    """Returns the keys and the values of rows as those of parts. signs: as for `sums.split`. is_stored: whether the rows are
+    those of the table, which has sketches in place of values.
+    """
     assert target.changes is not None
     arrays = {f"{KEY}{n}": key for n, key in enumerate(keys_of(target, rows))}
     for column in merging.columns:
@@ -131,6 +136,8 @@ def part_table(target: TableTarget, merging: Merging, rows: pa.Table, signs: Int
                 # Whether a sum from which all values are subtracted has had a value is unknown.
                 values = pc.coalesce(values, pa.scalar(0).cast(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
+        elif column.function == SKETCH:
+            arrays |= dict(zip(sketch_names(column), (sketches_in if is_stored else sketches_of)(values), strict=True))
         else:
             arrays[column.name] = values
     return pa.table(arrays)

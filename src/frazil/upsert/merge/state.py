@@ -19,7 +19,18 @@ from frazil.upsert.lookup.search import Found, Hits
 from frazil.upsert.merge.averages import AVERAGE, COUNT, SUM, average
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
-from frazil.upsert.merge.parts import FILLED, FRESH, PLACES, PUT, Merging, group_parts, keys_in, limb_names
+from frazil.upsert.merge.parts import (
+    FILLED,
+    FRESH,
+    PLACES,
+    PUT,
+    Merging,
+    group_parts,
+    keys_in,
+    limb_names,
+    sketch_names,
+)
+from frazil.upsert.merge.sketches import ESTIMATE, SKETCH, SUFFIX, estimates_of, images_of
 from frazil.upsert.merge.sums import join
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.write.target import TableTarget
@@ -137,7 +148,7 @@ def _live_parts(target: TableTarget, merging: Merging, hit: Hits, needed: Sequen
     values = dict(zip(needed, read_columns(target, hit.file, [(name,) for name in needed], hit.rows), strict=True))
     count, schema = hit.rows.size, target.arrow_schema
     arrays = [values[field.name] if field.name in values else pa.nulls(count, field.type) for field in schema]
-    parts = part_table(target, merging, pa.Table.from_arrays(arrays, names=schema.names), None)
+    parts = part_table(target, merging, pa.Table.from_arrays(arrays, names=schema.names), None, is_stored=True)
     numbers = [np.full(count, _IN_TABLE), np.zeros(count, np.int64), np.zeros(count, np.int64), hit.rows]
     flags = {FRESH: np.zeros(count, np.bool_), FILLED: np.ones(count, np.bool_), PUT: np.ones(count, np.bool_)}
     for name, array in {**dict(zip(PLACES, numbers, strict=True)), **flags}.items():
@@ -174,6 +185,8 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
             values, is_over = join([one_array(parts[name]) for name in limb_names(column)], column.type)
             remedy = _OVERFLOW if target.query is None else _OVERFLOW_OF_QUERY
             _refuse(batch, column, is_over, "the sum is larger than the type {} of the column", remedy)
+        elif column.function == SKETCH:
+            values = images_of(*(one_array(parts[name]) for name in sketch_names(column)))
         else:
             values = one_array(parts[column.name])
         if column.function in COLLECTING:
@@ -185,6 +198,10 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
         arrays.append(values)
     values_of = {column.name: n for n, column in enumerate(merging.columns)}
     for column in merging.columns:
+        if column.function == ESTIMATE:
+            sketches = merging.columns[values_of[column.name + SUFFIX]]
+            estimates = estimates_of(*(one_array(parts[name]) for name in sketch_names(sketches)))
+            arrays[values_of[column.name]] = estimates.cast(column.type)
         if column.function == AVERAGE:
             sums, counts = (arrays[values_of[column.name + suffix]] for suffix in (SUM, COUNT))
             averages, is_over = average(sums, counts, column.type)

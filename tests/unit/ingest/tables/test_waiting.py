@@ -151,6 +151,15 @@ def test_a_newer_change_of_the_row_stays(waiting: Any) -> None:
     assert (made.rows(), made.dead_letters()) == ({1: "Germany", 2: "Italy", 3: "Italy"}, {})
 
 
+def test_a_newer_change_stays_whose_own_row_has_left_the_reference_table(waiting: Any) -> None:
+    made = waiting(**UPSERT)
+    made.feed({"id": 1, "country_code": "it"}, {"id": 2, "country_code": "it"})
+    made.feed({"id": 1, "country_code": "fr"}, {"id": 3, "country_code": "de"})
+    put(made.scene, [("de", "Germany", "EU"), ("it", "Italy", "EU")])
+    assert made.table.replay_due()
+    assert (made.rows(), made.dead_letters()) == ({1: "France", 2: "Italy", 3: "Germany"}, {})
+
+
 def test_of_two_records_of_a_row_that_wait_the_newer_one_stays(waiting: Any) -> None:
     made = waiting(**UPSERT)
     made.feed({"id": 1, "country_code": "it"})

@@ -12,9 +12,9 @@ from frazil.cli.main import main as command
 from frazil.clock import Clock
 from frazil.errors import ConflictError
 from frazil.ingest.tables.queries import SparkQueries
-from frazil.publish.closed_windows import ClosedWindows
-from frazil.publish.report import PublishReport
+from frazil.ops.publishing import PublishReport
 from frazil.types import Commit
+from frazil_publish.closed_windows import ClosedWindows
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
 from tests.unit.spec.pipeline_file import with_table

@@ -22,7 +22,7 @@ from frazil.ingest.failures import TableStopped
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
-from frazil.publish.position import is_published
+from frazil.ops.publishing import is_published
 from frazil.types import Commit, Offsets, as_json, by_partition
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, load
 from frazil_migrate.adopt.kafka_connect import control_ends, find_sink

@@ -14,13 +14,13 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
-from frazil.publish.audits import NO_AUDITS
-from frazil.publish.publisher import Published, Publisher
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, handed_over
 from frazil_migrate.adopt.release import plan_release
 from frazil_migrate.adopt.spark import find_progress
+from frazil_publish.audits import NO_AUDITS
+from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 

@@ -220,8 +220,8 @@ class RowMaker:
             return None
         try:
             text = value.decode()
-            row, end = _scan(text, 0)
-        except (ValueError, RecursionError, StopIteration):
+            row, end = _DECODER.raw_decode(text)
+        except (ValueError, RecursionError):
             return None
         if type(row) is not dict or end != len(text):
             return None
@@ -341,4 +341,4 @@ def _refuse(text: str) -> Any:
 
 _UNKNOWN: Any = object()
 _MOST_SIGNATURES = 10_000
-_scan = json.JSONDecoder(parse_constant=_refuse).scan_once
+_DECODER = json.JSONDecoder(parse_constant=_refuse)

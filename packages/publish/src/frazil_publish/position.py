@@ -12,21 +12,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from frazil.catalog.branches_port import MOVE_ID
-from frazil.catalog.port import TableState
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
+from frazil.ops.publishing import PUBLISHED, PUBLISHED_AT, PUBLISHED_FROM, number
 from frazil.types import MAIN, Offsets, Progress
-
-PUBLISHED = "published-snapshot"
-"""Table property, behind `frazil.<pipeline>.`: the snapshot that the pipeline has moved main to."""
-PUBLISHED_FROM = "published-from"
-"""Table property: the snapshot of the branch whose rows main has in a snapshot of its own, without delete files."""
-PUBLISHED_AT = "published-at"
-"""Table property: when the pipeline moved main, in milliseconds since 1970."""
-COMPLETE_TO = "published-complete-to"
-"""Table property: the record timestamp up to which main is complete, in milliseconds since 1970."""
-HELD = "publish-held"
-"""Table property: somebody has set main back, and nothing is published by schedule until `frazil publish`."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +88,6 @@ def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None)
     )
 
 
-def is_published(state: TableState) -> bool:
-    """Returns whether readers of a table see all that its branch has."""
-    is_own = state.marks.get(PUBLISHED) == str(state.main_id)
-    source_id = number(state.marks.get(PUBLISHED_FROM)) if is_own else None
-    return state.head_id in (state.main_id, source_id)
-
-
 def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None) -> Progress:
     """Returns the newest progress of the pipeline in a snapshot and its ancestors; empty without progress."""
     for snapshot in metadata.line(snapshot_id):
@@ -174,8 +156,3 @@ def _has_read(before: Offsets, after: Offsets) -> bool:
         for topic, partitions in before.items()
         for partition, offset in partitions.items()
     )
-
-
-def number(text: str | None) -> int | None:
-    """Returns the number in a property of a table; None where it has none."""
-    return int(text) if text is not None and text.isdecimal() else None

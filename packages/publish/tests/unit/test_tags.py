@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from frazil.publish.publisher import Published
-from frazil.publish.tags import last_time_ms
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import DailyTime, PublishingSpec, PublishSpec, TagSpec
 from frazil.types import MAIN
+from frazil_publish.publisher import Published
+from frazil_publish.tags import last_time_ms
+from packages.publish.tests.unit.test_publisher import Scene
+from packages.publish.tests.unit.test_schedule import Running
 from tests.contracts.tables import TABLE
-from tests.unit.publish.test_publisher import Scene
-from tests.unit.publish.test_schedule import Running
 
 DAY_MS = 86_400_000
 DAILY = TagSpec(name="daily", at=DailyTime(0, "UTC"), keep_s=30 * 86_400)
@@ -121,7 +121,7 @@ def test_the_catalog_is_asked_for_tags_once_a_day(tmp_path: Path) -> None:
     scene.catalog.with_branches(lambda _: MAIN)
     scene.clock.sleep(at("2026-03-31") / 1000 - scene.clock.now_ms() / 1000)
     running.table.spec = running.spec.model_copy(update={"publishing": PublishingSpec(tags=(DAILY,))})
-    running.schedule.note([running.table])
+    running.schedule.take_tables([running.table])
     opened: list[str] = []
     running.schedule._open = lambda: opened.append("") or running.scene.publisher  # type: ignore[func-returns-value]
     for time in ("28T23:00", "28T23:30", "29T00:10", "29T00:20"):
@@ -130,7 +130,7 @@ def test_the_catalog_is_asked_for_tags_once_a_day(tmp_path: Path) -> None:
         scene.clock.sleep(61)
         running.schedule.run_due()
     assert sorted(tagged(scene)) == ["daily-2026-03-28", "daily-2026-03-29"]
-    assert running.schedule.status() == {}
+    assert running.status() == {}
 
 
 def test_tags_are_read_from_the_file() -> None:

@@ -11,15 +11,14 @@ import structlog.testing
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.publish.position import is_published
-from frazil.publish.publisher import Published, Publisher
-from frazil.publish.report import FailedAudit, PublishReport
-from frazil.publish.schedule import PublishSchedule, published_table
+from frazil.ops.publishing import FailedAudit, PublishReport, is_published, reports_of
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec, PublishSpec
 from frazil.stages.expect.settings import ExpectationSpec
+from frazil_publish.publisher import Published, Publisher
+from frazil_publish.schedule import PublishSchedule, published_table
+from packages.publish.tests.unit.test_publisher import Scene
 from tests.contracts.tables import TABLE
-from tests.unit.publish.test_publisher import Scene
 
 AUDITS = (("ids", "select true"),)
 
@@ -34,8 +33,12 @@ class Running:
         self.table = Table(self.spec)
         self.published: list[str] = []
         self.schedule = PublishSchedule(self.open, self.scene.clock, self.published.append, has_thread=False)
-        self.schedule.note([self.table])
+        self.schedule.take_tables([self.table])
         self.failing = False
+
+    def status(self) -> dict[str, PublishReport]:
+        """What is reported of the tables that have a branch."""
+        return reports_of([self.table], self.schedule.publishing())
 
     def open(self) -> Publisher:
         if self.failing:
@@ -46,7 +49,7 @@ class Running:
         """What is reported after as many seconds."""
         self.scene.clock.sleep(seconds)
         self.schedule.run_due()
-        return self.schedule.status()[TABLE]
+        return self.status()[TABLE]
 
 
 @pytest.fixture
@@ -97,8 +100,8 @@ def test_a_service_that_is_unavailable_is_tried_again_soon(running: Running) -> 
 
 def test_a_run_that_only_catches_up_publishes_at_its_end(running: Running) -> None:
     running.scene.ingest()
-    running.schedule.run_last()
-    assert running.schedule.status()[TABLE].state == "published"
+    running.schedule.finish(lambda: False, 0)
+    assert running.status()[TABLE].state == "published"
 
 
 def test_a_run_that_catches_up_tries_again_until_it_is_published(running: Running) -> None:
@@ -111,7 +114,7 @@ def test_a_run_that_catches_up_tries_again_until_it_is_published(running: Runnin
         running.scene.ingest()
 
     running.scene.audits.meanwhile = publish_elsewhere
-    running.schedule.run_last(wait_s=60)
+    running.schedule.finish(lambda: False, 60)
     state = running.scene.catalog.load(TABLE)
     assert state is not None
     assert (is_published(state), len(running.scene.audits.asked)) == (True, 3)
@@ -121,29 +124,29 @@ def test_a_run_that_catches_up_fails_where_its_tables_cannot_be_published(runnin
     running.scene.ingest()
     running.failing = True
     with pytest.raises(UnavailableError, match="not published: the catalog does not answer") as failed:
-        running.schedule.run_last(wait_s=60)
+        running.schedule.finish(lambda: False, 60)
     assert (failed.value.where, running.scene.clock.monotonic_s()) == (TABLE, 60)
 
 
 def test_tables_of_other_processes_are_not_published(running: Running) -> None:
     running.table.schedule.is_owned = False
     running.scene.ingest()
-    running.schedule.run_last()
-    assert (running.schedule.status(), running.scene.audits.asked) == ({}, [])
+    running.schedule.finish(lambda: False, 0)
+    assert (running.status(), running.scene.audits.asked) == ({}, [])
 
 
 def test_a_snapshot_is_kept_while_it_is_audited(running: Running) -> None:
     candidate, held = running.scene.ingest(), list[Any]()
-    running.scene.audits.meanwhile = lambda: held.append(running.schedule.held(TABLE))
-    assert running.schedule.held(TABLE) == ()
-    running.schedule.run_last()
-    assert (held, running.schedule.held(TABLE)) == ([(candidate,)], ())
+    running.scene.audits.meanwhile = lambda: held.append(running.schedule.kept_snapshots(TABLE))
+    assert running.schedule.kept_snapshots(TABLE) == ()
+    running.schedule.finish(lambda: False, 0)
+    assert (held, running.schedule.kept_snapshots(TABLE)) == ([(candidate,)], ())
 
 
 def test_a_table_that_somebody_else_publishes_is_shown(tmp_path: Path) -> None:
     running = Running(tmp_path)
     running.table = Table(running.spec.model_copy(update={"publishing": PublishingSpec(branch="ingest")}))
-    running.schedule.note([running.table])
+    running.schedule.take_tables([running.table])
     running.scene.ingest()
     running.scene.publisher.publish(published_table(running.spec), "override")
     running.table.state = running.scene.catalog.load(TABLE)
@@ -165,7 +168,7 @@ def test_only_expectations_of_rows_that_warn_keep_rows_from_readers() -> None:
 
 def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: Running) -> None:
     other = Table(running.spec.model_copy(update={"name": "shop.other"}))
-    running.schedule.note([other, running.table])
+    running.schedule.take_tables([other, running.table])
     running.scene.ingest()
     running.pass_time(0)
     publish = running.scene.publisher.publish
@@ -179,7 +182,7 @@ def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: R
     with structlog.testing.capture_logs() as logs:
         assert running.pass_time(11).state == "published"
         running.pass_time(1)
-    assert running.schedule.status()["shop.other"].state == "failed"
+    assert running.schedule.publishing()["shop.other"].state == "failed"
     assert [line["event"] for line in logs if line.get("table") == "shop.other"] == [
         "unexpected_error",
         "publish_failed",
@@ -188,9 +191,9 @@ def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: R
 
 def test_a_run_that_is_stopped_while_it_catches_up_audits_nothing_more(running: Running) -> None:
     running.scene.ingest()
-    running.schedule.run_last(lambda: True)
+    running.schedule.finish(lambda: True, 0)
     assert (running.scene.seen, running.scene.audits.asked) == (None, [])
-    running.schedule.run_last()
+    running.schedule.finish(lambda: False, 0)
     assert running.scene.seen is not None
 
 
@@ -198,15 +201,15 @@ def test_a_run_that_catches_up_publishes_no_group_of_which_a_table_has_stopped(t
     running = Running(tmp_path, PublishSpec(every_s=60, audits=AUDITS, group="shop"))
     running.scene.audits.failing = [FailedAudit("ids", "no")]
     running.scene.ingest()
-    running.schedule.run_last()
-    assert running.schedule.status()[TABLE].state == "held"
+    running.schedule.finish(lambda: False, 0)
+    assert running.status()[TABLE].state == "held"
     running.scene.audits.failing = []
     running.scene.ingest()
     running.table.status.set(RunState.STOPPED)
-    running.schedule.run_last()
-    report = running.schedule.status()[TABLE]
+    running.schedule.finish(lambda: False, 0)
+    report = running.status()[TABLE]
     assert (report.state, report.snapshot_id, report.remedy) == ("waiting", None, "")
     assert report.reason.endswith(f"not read yet: {TABLE}")
     running.table.status.set(RunState.WAITING)
-    running.schedule.run_last()
-    assert running.schedule.status()[TABLE].state == "published"
+    running.schedule.finish(lambda: False, 0)
+    assert running.status()[TABLE].state == "published"

@@ -7,30 +7,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from frazil.publish.report import FailedAudit
+from frazil.ops.publishing import FailedAudit
 
 Audit = tuple[str, str]
 """The name of an audit, and its query."""
 
 
-NO_OTHERS: Mapping[str, int] = MappingProxyType({})
-
-
-def view_of(table: str) -> str:
-    """Returns the name by which audits of other tables know a table."""
-    return table.rpartition(".")[2]
+NO_OTHERS: Mapping[str, int | None] = MappingProxyType({})
 
 
 def names(query: str, view: str) -> bool:
     """Returns whether a query may read the view."""
     return re.search(rf"(?<!\w){re.escape(view)}(?!\w)", query, re.IGNORECASE) is not None
-
-
-def subquery(query: str) -> str:
-    """Returns a statement whose syntax is right only if the audit is a query: Spark would also take `with … insert` and
-    `from … insert`, which change tables.
-    """
-    return f"select * from (\n{query.rstrip().removesuffix(';')}\n)"
 
 
 class Audits(Protocol):
@@ -42,11 +30,11 @@ class Audits(Protocol):
         candidate_id: int,
         published_id: int | None,
         audits: Sequence[Audit],
-        others: Mapping[str, int] = NO_OTHERS,
+        others: Mapping[str, int | None] = NO_OTHERS,
     ) -> list[FailedAudit]:
         """Returns the audits that do not hold, over the table at two of its snapshots with its present columns. A query
-        that fails does not hold. published_id: None: the table without rows. others: snapshots of other tables, each of
-        which queries know by its name without the namespace.
+        that fails does not hold. published_id: None: the table without rows. others: snapshots of other tables, or None, by
+        the names of tables, which queries know by its name without the namespace.
 
         Raises: UnavailableError where the table or Spark does not answer.
         """
@@ -61,7 +49,7 @@ class _NoAudits:
         candidate_id: int,  # noqa: ARG002
         published_id: int | None,  # noqa: ARG002
         audits: Sequence[Audit],
-        others: Mapping[str, int] = NO_OTHERS,  # noqa: ARG002
+        others: Mapping[str, int | None] = NO_OTHERS,  # noqa: ARG002
     ) -> list[FailedAudit]:
         """See Audits."""
         assert not audits

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from frazil.api.running import open_publisher
 from frazil.api.wiring import (
     has_catalog,
     known_state,
@@ -26,14 +25,15 @@ from frazil.literals import format_moment
 from frazil.ops.audit import record_command
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
-from frazil.publish.audits import NO_AUDITS
-from frazil.publish.groups import GroupPublisher
-from frazil.publish.publisher import Published, Publisher
-from frazil.publish.report import PublishReport
-from frazil.publish.schedule import published_table
+from frazil.ops.publishing import PublishReport
 from frazil.runtime.connect import running_jvm
 from frazil.spec import PipelineSpec
 from frazil.types import MAIN, Progress
+from frazil_publish.audits import NO_AUDITS
+from frazil_publish.groups import GroupPublisher
+from frazil_publish.opening import open_publisher
+from frazil_publish.publisher import Published, Publisher
+from frazil_publish.schedule import published_table
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
 Override = Annotated[bool, typer.Option("--override", help="Publish although an audit does not hold.")]

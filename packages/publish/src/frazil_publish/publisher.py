@@ -21,27 +21,35 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.publish.audits import NO_OTHERS, Audit, Audits
-from frazil.publish.closed_windows import ClosedWindows
-from frazil.publish.position import (
+from frazil.ops.publishing import (
     COMPLETE_TO,
     HELD,
     PUBLISHED,
     PUBLISHED_AT,
     PUBLISHED_FROM,
+    FailedAudit,
+    PublishReport,
+    held_report,
+)
+from frazil.spec.publishing import TagSpec
+from frazil.stages.stage import TableStage
+from frazil.types import MAIN, Progress
+from frazil_publish.audits import NO_OTHERS, Audit, Audits
+from frazil_publish.closed_windows import ClosedWindows
+from frazil_publish.position import (
     Position,
     find_position,
     find_unread,
     is_on_branch,
     progress_at,
 )
-from frazil.publish.report import HELD_REMEDY, FailedAudit, PublishReport
-from frazil.publish.tags import tags_of_commits, tags_of_publish
-from frazil.spec.publishing import TagSpec
-from frazil.stages.stage import TableStage
-from frazil.types import MAIN, Progress
+from frazil_publish.tags import tags_of_commits, tags_of_publish
 
 Mode = Literal["scheduled", "by hand", "override"]
+_REMEDY = (
+    "correct the data or the audit; `frazil publish TABLE --override` publishes it as it is, `frazil publish TABLE"
+    " --discard` makes the branch begin again at main"
+)
 log = structlog.get_logger("frazil")
 
 
@@ -147,7 +155,7 @@ class Publisher:
         Raises: SpecError where the branch does not have the snapshot; as `publish`.
         """
         table = published.name
-        metadata, position = self._found(table)
+        metadata, position = self._position_of(table)
         if not is_on_branch(metadata, snapshot_id):
             raise SpecError(
                 f"the branch `{position.branch}` does not have the snapshot {snapshot_id}: it was expired, or is of another"
@@ -166,7 +174,7 @@ class Publisher:
 
         Raises: SpecError where rows of the branch would not be read again; as `publish`.
         """
-        metadata, position = self._found(table)
+        metadata, position = self._position_of(table)
         if not position.is_published:
             unread_id = find_unread(metadata, position, self.pipeline)
             if unread_id is not None:
@@ -187,7 +195,7 @@ class Publisher:
         metadata = self.branches.metadata(table)
         return PublishReport() if metadata is None else report_of(find_position(metadata, self.pipeline))
 
-    def _found(self, table: str) -> tuple[TableMetadata, Position]:
+    def _position_of(self, table: str) -> tuple[TableMetadata, Position]:
         metadata = self.branches.metadata(table)
         if metadata is None:
             raise UnavailableError(
@@ -218,7 +226,9 @@ class Publisher:
             return self._hold(report, position, table)
         return None
 
-    def audited(self, table: Published, position: Position, others: Mapping[str, int] = NO_OTHERS) -> list[FailedAudit]:
+    def audited(
+        self, table: Published, position: Position, others: Mapping[str, int | None] = NO_OTHERS
+    ) -> list[FailedAudit]:
         """Returns the audits that do not hold. others: as Audits.run."""
         assert position.candidate_id is not None
         if not table.audits:
@@ -343,11 +353,6 @@ def report_of(position: Position) -> PublishReport:
     )
 
 
-def held_report(report: PublishReport, reason: str, table: str) -> PublishReport:
-    """Returns the report of a table whose main an operator has set back. reason: the table's property HELD."""
-    return _held(report, reason, f"run `frazil publish {table}` to continue")
-
-
 def _is_known(last: PublishReport, now: PublishReport, candidate_id: int) -> bool:
     """Returns whether the last audit was of the same two snapshots, and has found what does not hold."""
     is_same = (last.candidate_id, last.snapshot_id) == (candidate_id, now.snapshot_id)
@@ -358,12 +363,9 @@ def held(report: PublishReport, failures: Sequence[FailedAudit], table: str) -> 
     """Returns the report of a table whose audits do not hold."""
     names = ", ".join(f"`{failure.name}`" for failure in failures)
     verb = "does" if len(failures) == 1 else "do"
-    remedy = HELD_REMEDY.replace("TABLE", table)
-    return replace(_held(report, f"{names} {verb} not hold", remedy), failed_audits=tuple(failures))
-
-
-def _held(report: PublishReport, reason: str, remedy: str) -> PublishReport:
-    return replace(report, state="held", reason=reason, remedy=remedy)
+    remedy = _REMEDY.replace("TABLE", table)
+    reason = f"{names} {verb} not hold"
+    return replace(report, state="held", reason=reason, remedy=remedy, failed_audits=tuple(failures))
 
 
 def diverged(report: PublishReport, table: str) -> PublishReport:

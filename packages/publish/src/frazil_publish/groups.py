@@ -8,7 +8,7 @@ completes what another one has begun: every snapshot of a plan has passed the au
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -19,29 +19,26 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
-from frazil.publish.audits import names, view_of
-from frazil.publish.position import (
-    HELD,
-    PUBLISHED,
-    PUBLISHED_FROM,
+from frazil.ops.publishing import HELD, PUBLISHED, PUBLISHED_FROM, FailedAudit, PublishReport, number
+from frazil.spec.publishing import view_of
+from frazil.types import MAIN, Offsets, as_json
+from frazil_publish.audits import names
+from frazil_publish.position import (
     Position,
     find_at,
     find_position,
     is_on_branch,
     leads_to,
-    number,
 )
-from frazil.publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
-from frazil.publish.report import FailedAudit, PublishReport
-from frazil.publish.tags import tags_of_publish
-from frazil.types import MAIN, Offsets, as_json
+from frazil_publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
+from frazil_publish.tags import tags_of_publish
 
 GENERATION = "published-generation"
 """Table property, behind `frazil.<pipeline>.`: which publish of the group main is of; a greater number is a later one."""
 PLAN = "published-plan"
 """Table property: the snapshot of each table of the group in this generation, as JSON."""
-_TAG_AGE_MS = 10 * 365 * 86_400_000
-"""Tags of generations are removed by the next publish but one."""
+_TAG_AGE_MS = 90 * 86_400_000
+"""How long the tags of a publish are kept: the next publish but one removes them, unless the table has left the group."""
 log = structlog.get_logger("frazil")
 
 
@@ -95,6 +92,9 @@ class GroupPublisher:
         self._publisher = publisher
         self._branches, self._pipeline = publisher.branches, publisher.pipeline
         self._group = group
+        #: The tables without a snapshot, with None; and those that do not exist yet.
+        self._empty: dict[str, None] = {}
+        self._absent: frozenset[str] = frozenset()
 
     def publish(
         self,
@@ -150,6 +150,8 @@ class GroupPublisher:
         metadata = self._metadata(tables)
         if self._complete(tables, metadata):
             metadata = self._metadata(tables)
+        self._empty = {name: None for name, loaded in metadata.items() if loaded.head is None}
+        self._absent = frozenset(table.name for table in tables) - metadata.keys()
         members = []
         for table in tables:
             table_metadata = metadata.get(table.name)
@@ -199,16 +201,26 @@ class GroupPublisher:
 
     def _failures(self, members: Sequence[_Member]) -> dict[str, list[FailedAudit]]:
         """Returns what does not hold of each table, without tables of which everything holds."""
-        snapshots = {member.name: member.candidate_id for member in members}
+        snapshots = self._empty | {member.name: member.candidate_id for member in members}
         failures: dict[str, list[FailedAudit]] = {}
         for member in members:
             others = {name: snapshot_id for name, snapshot_id in snapshots.items() if name != member.name}
             failing = withheld(member.table, member.position)
-            if not member.position.is_published or self._reads(member.table, others):
+            missing = [*self._unreadable(member.table)]
+            if missing:
+                failing += missing
+            elif not member.position.is_published or self._reads(member.table, others):
                 failing += self._publisher.audited(member.table, member.position, others)
             if failing:
                 failures[member.name] = failing
         return failures
+
+    def _unreadable(self, table: Published) -> Iterator[FailedAudit]:
+        """Yields the audits that read a table of the group that does not exist yet, as no record of it has come."""
+        for name, query in table.audits:
+            for other in sorted(self._absent):
+                if names(query, view_of(other)):
+                    yield FailedAudit(name, f"the table {other}, which it reads, has no record yet", has_failed=True)
 
     def _compares(self, members: Sequence[_Member]) -> bool:
         """Returns whether an audit reads several tables."""
@@ -239,7 +251,7 @@ class GroupPublisher:
         remedy = f"`frazil run` publishes its next moment; `{override}` publishes these snapshots"
         return {name: replace(report, state="held", reason=reason, remedy=remedy) for name, report in reports.items()}
 
-    def _reads(self, table: Published, others: Mapping[str, int]) -> bool:
+    def _reads(self, table: Published, others: Iterable[str]) -> bool:
         return any(names(query, view_of(other)) for _, query in table.audits for other in others)
 
     def _held(
@@ -306,7 +318,9 @@ class GroupPublisher:
             for name, ref in metadata.refs.items()
             if name.startswith(prefix) and name.removeprefix(prefix).isdecimal() and not ref.is_branch
         } - kept
-        tags |= {f"{prefix}{generation.number}": Tag(main_id, _TAG_AGE_MS)}
+        # A tag is as old as its snapshot.
+        age_ms = now_ms - metadata.snapshots[snapshot_id].at_ms if snapshot_id in metadata.snapshots else 0
+        tags |= {f"{prefix}{generation.number}": Tag(main_id, max(0, age_ms) + _TAG_AGE_MS)}
         return BranchMove(
             table.name,
             MAIN,

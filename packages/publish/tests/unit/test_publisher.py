@@ -11,10 +11,10 @@ import pytest
 from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.publish.audits import NO_OTHERS, Audit
-from frazil.publish.publisher import Published, Publisher
-from frazil.publish.report import FailedAudit, PublishReport
+from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.types import MAIN, Commit, Progress, Totals, Watermark
+from frazil_publish.audits import NO_OTHERS, Audit
+from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
@@ -37,7 +37,7 @@ class Answers:
         candidate_id: int,
         published_id: int | None,
         audits: Sequence[Audit],
-        others: Mapping[str, int] = NO_OTHERS,  # noqa: ARG002
+        others: Mapping[str, int | None] = NO_OTHERS,  # noqa: ARG002
     ) -> list[FailedAudit]:
         assert (table, [name for name, _ in audits]) == (TABLE, ["ids"])
         self.asked.append((candidate_id, published_id))

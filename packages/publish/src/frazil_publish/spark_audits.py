@@ -20,8 +20,9 @@ from frazil.catalog.iceberg.maintenance import POOL
 from frazil.catalog.iceberg.spark_rows import NotReadable, rows_at
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.publish.audits import NO_OTHERS, Audit, names, subquery, view_of
-from frazil.publish.report import FailedAudit
+from frazil.ops.publishing import FailedAudit
+from frazil.spec.publishing import subquery, view_of
+from frazil_publish.audits import NO_OTHERS, Audit, names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +52,7 @@ class SparkAudits:
         candidate_id: int,
         published_id: int | None,
         audits: Sequence[Audit],
-        others: Mapping[str, int] = NO_OTHERS,
+        others: Mapping[str, int | None] = NO_OTHERS,
     ) -> list[FailedAudit]:
         """See Audits."""
         views: dict[str, tuple[str, int | None]] = {

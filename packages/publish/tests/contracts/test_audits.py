@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from frazil.publish.spark_audits import SparkAudits
 from frazil.runtime.jvm import Jvm
+from frazil_publish.spark_audits import SparkAudits
 from tests.contracts.catalogs import IcebergLake
 from tests.contracts.tables import TABLE, commit_of, create, head_of
 

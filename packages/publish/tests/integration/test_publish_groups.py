@@ -224,3 +224,67 @@ def test_20_tables_are_published_1000_times(broker: EmbeddedBroker, tmp_path: Pa
 
         wait_until(is_done, f"{PUBLISHES} publishes", 7 * 3600)
     chain.settle()
+
+
+class Captured(Chain):
+    """Upsert tables of one database, whose constraints are checked when a transaction ends: each of its transactions writes
+    the rows that refer to others before these.
+    """
+
+    events = ""
+
+    def _settings(self, name: str) -> Mapping[str, Any]:
+        if not self.events:
+            self.events = new_id()
+            admin = AdminClient({"bootstrap.servers": self._servers})
+            admin.create_topics([NewTopic(self.events, 1)])[self.events].result(20)
+        publish = {"every": "1s", "group": "shop", "transaction_topic": self.events}
+        captured = {"envelope": "debezium", "key": {"format": "json"}, "mode": "upsert"}
+        return {"topic": self._topics[name], **captured, "branch": "ingest", "publish": publish}
+
+    def change(self, rows: int = 5) -> None:
+        transaction, order = self._count + 1000, 0
+        self._tell("BEGIN", transaction)
+        for name in reversed(self.names):
+            for number in range(self._count, self._count + rows):
+                order += 1
+                self._send(name, number, transaction, order)
+            self._producer.flush(30)
+            SystemClock().sleep(0.02)  # As long as a transaction takes, in which a moment can lie.
+        self._tell("END", transaction, {self._topics[name]: rows for name in self.names})
+        self._count += rows
+
+    def _send(self, name: str, number: int, transaction: int, order: int) -> None:
+        lsn = transaction * 100 + order
+        source = {
+            "connector": "postgresql",
+            "lsn": lsn,
+            "txId": transaction,
+            "sequence": f'["{transaction}00", "{lsn}"]',
+        }
+        numbered = {"id": f"{transaction}:{lsn}", "total_order": order, "data_collection_order": order}
+        change = {"op": "c", "after": {"id": number, "parent": number}, "source": source, "transaction": numbered}
+        key, value = json.dumps({"id": number}).encode(), json.dumps(change).encode()
+        self._producer.produce(self._topics[name], value, key=key, partition=number % 2)
+
+    def _tell(self, status: str, transaction: int, counts: Mapping[str, int] | None = None) -> None:
+        collections = [{"data_collection": name, "event_count": count} for name, count in (counts or {}).items()]
+        event = {"status": status, "id": f"{transaction}:1", "data_collections": collections}
+        self._producer.produce(self.events, json.dumps(event).encode())
+        self._producer.flush(30)
+
+
+@pytest.mark.slow
+def test_a_group_is_published_at_the_ends_of_its_sources_transactions(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    chain = Captured(broker, tmp_path, ("customers", "orders"))
+    chain.live("publish.between", 1)
+    with chain.pipeline().start() as running:
+
+        def has_published() -> bool:
+            assert not running.has_ended
+            chain.change()
+            chain.look()
+            return len(chain.seen) > 6
+
+        wait_until(has_published, "seven generations without an order whose customer is missing", 180)
+    chain.settle()

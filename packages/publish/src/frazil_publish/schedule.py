@@ -6,35 +6,36 @@ One thread audits and publishes the tables that are due, one after another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from frazil.catalog.maintenance_port import Transfer
-from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import transfer_of
-from frazil.publish.groups import GroupPublisher
-from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, is_published, number
-from frazil.publish.publisher import Published, Publisher, held_report
-from frazil.publish.report import PublishReport
-from frazil.publish.tags import last_time_ms, past
+from frazil.ops.observers import Observer
+from frazil.ops.publishing import PublishReport, report_of_state
 from frazil.spec.models import TableSpec
-from frazil.spec.publishing import PublishingSpec
 from frazil.stages.table import table_stages
-from frazil.types import MAIN
+from frazil.types import MAIN, Offsets, by_partition
+from frazil_publish.groups import GroupPublisher
+from frazil_publish.publisher import Published, Publisher
+from frazil_publish.tags import last_time_ms, past
+from frazil_publish.transactions import TransactionCuts
 
 _NAP_S = 0.5
+_STOP_S = 2.0
 _TAG_EVERY_S = 60.0
 LONGEST_CUT_S = 60.0
 """How long the tables of a group are waited for until another moment is chosen."""
 RETRY_S = 10.0
 """The longest time until a table is tried again whose catalog did not answer, or that another process has published."""
+_OF_GROUP = " of the source, at whose end the tables of the group are published"
 log = structlog.get_logger("frazil")
 
 
@@ -56,6 +57,12 @@ def _published(table: Table) -> Published:
     """Returns a table of the running pipeline, whose keys show which rows were deleted meanwhile."""
     copies_rows = table.spec.publishing.copies_rows
     return published_table(table.spec, transfer_of(table) if copies_rows else None)
+
+
+def _not_read(behind: Sequence[str]) -> str:
+    """Returns why a group waits for these tables."""
+    tables = ", ".join(behind)
+    return f"the tables of the group are published at one moment, up to which are not read yet: {tables}"
 
 
 @dataclass
@@ -82,6 +89,12 @@ class _Group:
     #: Whether this is the last time in the run.
     is_last: bool
 
+    @property
+    def transaction_topic(self) -> str | None:
+        """Debezium's topic of transactions, at whose ends the tables are published."""
+        publish = self.tables[0].spec.publishing.publish
+        return None if publish is None else publish.transaction_topic
+
     def unpublished(self, reason: str, remedy: str) -> dict[str, PublishReport]:
         """Returns the reports of tables that could not be published."""
         return {
@@ -96,8 +109,8 @@ class _Turns:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class PublishSchedule:
-    """Decides which table is published when. The first `note` with such a table starts the thread, `stop` ends it.
+class PublishSchedule(Observer):
+    """Decides which table is published when. The first `take_tables` with such a table starts the thread, `stop` ends it.
 
     open_publisher: opens the services for the thread alone.
     """
@@ -109,13 +122,15 @@ class PublishSchedule:
         on_publish: Callable[[str], None] = lambda _: None,
         has_thread: bool = True,
         cuts: Cuts | None = None,
+        open_transactions: Callable[[], TransactionCuts] | None = None,
     ) -> None:
         """on_publish: called with the name of a table that was published. cuts: ends batches of a group's tables at one
-        moment; None where their newest snapshots are of one. has_thread: False for a run that only catches up,
-        and publishes at its end.
+        moment; None where their newest snapshots are of one. open_transactions: opens what moves such a moment to the end of
+        a transaction. has_thread: False for a run that only catches up, and publishes at its end.
         """
         self._has_thread, self._cuts = has_thread, cuts
-        self._open = open_publisher
+        self._open, self._open_transactions = open_publisher, open_transactions
+        self._transactions: TransactionCuts | None = None
         self._clock = clock
         self._on_publish = on_publish
         self._publisher: Publisher | None = None
@@ -124,37 +139,31 @@ class PublishSchedule:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="publish", daemon=True)
 
-    def note(self, tables: Iterable[Table]) -> None:
-        """Takes the tables of the process; returns at once."""
+    def take_tables(self, tables: Sequence[Table]) -> None:
+        """See Observer."""
         self._tables = [table for table in tables if table.spec.publishing.branch != MAIN or table.spec.publishing.tags]
         has_work = any(table.spec.publishing.publish or table.spec.publishing.tags for table in self._tables)
         if self._has_thread and self._thread.ident is None and has_work:
             self._thread.start()
 
-    def stop(self, timeout_s: float) -> bool:
-        """Publishes no further table; returns whether the current one ended within the time."""
+    def stop(self) -> None:
+        """Publishes no further table; the current one has two seconds to end."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+            self._thread.join(_STOP_S)
 
-    def status(self) -> Mapping[str, PublishReport]:
-        """Returns by table with a branch what readers see."""
+    def publishing(self) -> Mapping[str, PublishReport]:
+        """See Observer."""
         with self._state.lock:
-            reports = {name: turn.report for name, turn in self._state.turns.items()}
-        return {
-            table.name: reports.get(table.name, report_of_state(table.spec.publishing, table.state))
-            for table in self._tables
-            if table.schedule.is_owned and table.spec.publishing.branch != MAIN
-        }
+            return {name: turn.report for name, turn in self._state.turns.items()}
 
-    def held(self, table: str) -> tuple[int, ...]:
-        """Returns the snapshots of a table that expiry must keep: those that are being audited."""
+    def kept_snapshots(self, table: str) -> tuple[int, ...]:
+        """Returns the snapshots of a table that are being audited."""
         publisher = self._publisher
         snapshot_id = None if publisher is None else publisher.auditing.get(table)
         return () if snapshot_id is None else (snapshot_id,)
 
-    def run_last(self, is_stopped: Callable[[], bool] = lambda: False, wait_s: float = 0.0) -> None:
+    def finish(self, is_stopped: Callable[[], bool], wait_s: float) -> None:
         """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end. wait_s:
         how long a table is tried again that another process moves, or whose services do not answer.
 
@@ -181,7 +190,7 @@ class PublishSchedule:
         is_stopped: Callable[[], bool] = lambda: False,
         names: Container[str] | None = None,
     ) -> None:
-        """Publishes every table that is due. is_last: each. is_stopped: as of `run_last`. names: only these tables, and
+        """Publishes every table that is due. is_last: each. is_stopped: as of `finish`. names: only these tables, and
         those of their groups.
         """
         for group, tables in self._groups():
@@ -264,30 +273,64 @@ class PublishSchedule:
         offsets = None
         stopped = [table.name for table in group.tables if table.status.run_state is RunState.STOPPED]
         if group.is_last and stopped:
-            self._report_wait(group, stopped)
+            self._report_wait(group, _not_read(stopped))
+            return None
+        if group.is_last and not self._ends_whole(group):
+            self._report_wait(group, f"the run has caught up inside of a transaction{_OF_GROUP}")
             return None
         if self._cuts is not None and not group.is_last:
-            names = {table.name for table in group.tables}
-            cut, now_s = self._cuts.of(group.name), self._clock.monotonic_s()
-            if cut is None or cut.tables != names or now_s >= cut.requested_s + LONGEST_CUT_S:
-                self._cuts.request(group.name, names)
-                if cut is not None:
-                    self._report_wait(group, [table.name for table in group.tables if not cut.is_reached(table)])
+            offsets = self._reached(group, self._cuts)
+            if offsets is None:
                 return None
-            if not all(map(cut.is_reached, group.tables)):
-                return None
-            offsets = {table.name: cut.offsets_of(table) for table in group.tables}
-            self._cuts.end(group.name)
         publisher = GroupPublisher(self._opened(), group.name)
         last = {table.name: turn.report for table, turn in zip(group.tables, group.turns, strict=True)}
-        return publisher.publish([_published(table) for table in group.tables], offsets, last=last)
+        reports = publisher.publish([_published(table) for table in group.tables], offsets, last=last)
+        if reports is None:
+            self._report_wait(group, "a table has no snapshot of the last moment any more; the next one is published")
+        return reports
 
-    def _report_wait(self, group: _Group, behind: Sequence[str]) -> None:
-        """Reports which tables the others of the group wait for."""
-        tables = ", ".join(behind)
+    def _reached(self, group: _Group, cuts: Cuts) -> Mapping[str, Offsets] | None:
+        """Returns by table the offsets of the group's cut, once all tables have reached it; begins one where there is none,
+        or tables take too long.
+
+        Raises: as TransactionCuts.close.
+        """
+        names, topic = {table.name for table in group.tables}, group.transaction_topic
+        cut = cuts.of(group.name)
+        if cut is None or cut.tables != names or self._clock.monotonic_s() >= cut.requested_s + LONGEST_CUT_S:
+            cuts.request(group.name, names, is_moved=topic is not None)
+            if cut is not None:
+                is_open = bool(cut.moment) and not cut.bounds
+                behind = [table.name for table in group.tables if not cut.is_reached(table)]
+                self._report_wait(group, f"a transaction{_OF_GROUP}, is not complete" if is_open else _not_read(behind))
+            return None
+        if topic is not None and cut.moment and not cut.bounds:
+            bounds = self._closer().close(group.name, cut.moment, group.tables, topic)
+            if bounds is not None:
+                cuts.move(group.name, cut, bounds)
+            return None
+        if not all(map(cut.is_reached, group.tables)):
+            return None
+        cuts.end(group.name)
+        return {table.name: cut.offsets_of(table) for table in group.tables}
+
+    def _ends_whole(self, group: _Group) -> bool:
+        """Whether no transaction of the source is in a part of what the group's tables have read."""
+        if group.transaction_topic is None:
+            return True
+        read = {place: offset for table in group.tables for place, offset in by_partition(table.position()).items()}
+        return self._closer().close(group.name, read, group.tables, group.transaction_topic) == read
+
+    def _closer(self) -> TransactionCuts:
+        if self._transactions is None:
+            assert self._open_transactions is not None
+            self._transactions = self._open_transactions()
+        return self._transactions
+
+    def _report_wait(self, group: _Group, reason: str) -> None:
+        """Reports what the tables of the group wait for."""
         with self._state.lock:
             for turn in group.turns:
-                reason = f"the tables of the group are published at one moment, up to which are not read yet: {tables}"
                 turn.report = replace(turn.report, state="waiting", reason=reason, remedy="")
 
     def _tagged(self, table: Table, turn: _Turn) -> PublishReport:
@@ -318,19 +361,3 @@ class PublishSchedule:
             log.error("publish_held", table=name, reason=report.reason, audits=audits, remedy=report.remedy)
         elif report.state == "failed":
             log.warning("publish_failed", table=name, reason=report.reason, remedy=report.remedy)
-
-
-def report_of_state(publishing: PublishingSpec, state: TableState | None) -> PublishReport:
-    """Returns what readers of a table with a branch see, from its state alone."""
-    report = PublishReport(publishing.branch, "waiting" if publishing.publish is not None else "unpublished")
-    if state is None:
-        return report
-    if publishing.publish is not None and state.main_id is not None and is_published(state):
-        report = replace(report, state="published")
-    if held := state.marks.get(HELD):
-        report = held_report(report, held, state.name)
-    is_own = state.marks.get(PUBLISHED) == str(state.main_id)
-    times = {name: number(state.marks.get(name)) if is_own else None for name in (PUBLISHED_AT, COMPLETE_TO)}
-    return replace(
-        report, snapshot_id=state.main_id, published_ms=times[PUBLISHED_AT], complete_to_ms=times[COMPLETE_TO]
-    )

@@ -16,12 +16,12 @@ from frazil.catalog.branches_port import BranchMove, Copy
 from frazil.catalog.maintenance_port import Transfer
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.publish.audits import NO_OTHERS, Audit
-from frazil.publish.groups import GENERATION, GroupPublisher
-from frazil.publish.position import progress_at
-from frazil.publish.publisher import Published, Publisher
-from frazil.publish.report import FailedAudit, PublishReport
+from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.types import MAIN, Commit, Offsets, Progress
+from frazil_publish.audits import NO_OTHERS, Audit
+from frazil_publish.groups import GENERATION, GroupPublisher
+from frazil_publish.position import progress_at
+from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
@@ -42,7 +42,7 @@ class Shop:
             self.main.create(name, SCHEMA, {}, 2)
         self.clock = FakeClock()
         self.branches = MemoryBranches(self.catalog)
-        self.asked: list[tuple[str, Mapping[str, int]]] = []
+        self.asked: list[tuple[str, Mapping[str, int | None]]] = []
         self.group = self.another()
 
     def another(self) -> GroupPublisher:
@@ -55,7 +55,7 @@ class Shop:
         candidate_id: int,
         published_id: int | None,  # noqa: ARG002
         audits: Sequence[Audit],
-        others: Mapping[str, int] = NO_OTHERS,
+        others: Mapping[str, int | None] = NO_OTHERS,
     ) -> list[FailedAudit]:
         """The audits: an order must not be newer than the customers."""
         self.asked.append((table, others))

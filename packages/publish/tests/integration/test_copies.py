@@ -18,11 +18,11 @@ from frazil.catalog.iceberg.java import each
 from frazil.catalog.maintenance_port import Transfer
 from frazil.clock import SystemClock
 from frazil.maintenance.merge_task import merge_of
-from frazil.publish.audits import NO_AUDITS
-from frazil.publish.publisher import Published, Publisher
-from frazil.publish.report import PublishReport
+from frazil.ops.publishing import PublishReport
 from frazil.runtime.jvm import Jvm
 from frazil.upsert.commit import transfer_deletes
+from frazil_publish.audits import NO_AUDITS
+from frazil_publish.publisher import Published, Publisher
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import Lake
 from tests.integration.tended import BY_ID, Row, Tended, in_order, layout_of
