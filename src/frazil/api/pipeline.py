@@ -36,7 +36,7 @@ _ONE_JVM = threading.Lock()
 
 
 def load(
-    file: str | os.PathLike[str] = "frazil.yaml", *, env: str = "", values: Mapping[str, object] | None = None
+    file: str | os.PathLike[str] = "frazil.yaml", *, env: str | None = None, values: Mapping[str, object] | None = None
 ) -> Pipeline:
     """Returns the pipeline of a pipeline file, which is read and validated; no service is asked.
 
@@ -47,7 +47,7 @@ def load(
     """
     log_without_secrets()
     path = Path(file)
-    overrides = overrides_of_process().replaced(env, values or {})
+    overrides = overrides_of_process().replaced(env or "", values or {})
     spec = load_spec(path, overrides=overrides)
     SECRETS.hide(spec.file.secrets)
     return Pipeline(spec, path, SECRETS, overrides)
