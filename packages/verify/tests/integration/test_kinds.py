@@ -127,12 +127,13 @@ def test_a_lost_file_is_named_and_its_records_are_found_missing(scene: Scene, wh
 @pytest.mark.slow
 def test_an_older_file_in_the_place_of_a_newer_one_is_found_with_its_offsets(scene: Scene, whole: Path) -> None:
     older, newer = files(whole, "append")[0], files(whole, "append")[-1]
-    gone, doubled = (set(pq.read_table(path)["_offset"].to_pylist()) for path in (newer, older))
+    gone, doubled = (pq.read_table(path)["_offset"].to_pylist() for path in (newer, older))
     newer.write_bytes(older.read_bytes())
     _, tables = scene.verify("k.append", "--independent")
-    findings = tables["append"]["findings"]
-    assert {of["offset"] for of in findings if of["kind"] == "missing"} == gone
-    assert {of["offset"] for of in findings if of["kind"] == "doubled"} == doubled
+    findings = tables["append"]["findings"]  # The first hundred.
+    assert tables["append"]["counts"] == {"missing": len(gone), "doubled": len(doubled)}
+    assert {of["offset"] for of in findings if of["kind"] == "missing"} == set(gone)
+    assert {of["offset"] for of in findings if of["kind"] == "doubled"} <= set(doubled)
 
 
 @pytest.mark.slow
