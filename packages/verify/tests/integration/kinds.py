@@ -21,7 +21,8 @@ FIRST = 60
 """The number of records of each topic before the first run; tables with `start: latest` have none of them."""
 _PEOPLE = 10
 _KINDS = ("order", "refund", None)
-_PLACES = ["partition", "offset"]
+_PLACES = {"partition": "kafka_partition", "offset": "_offset"}
+"""Spark cannot read a column called `_partition`."""
 
 
 @dataclass(frozen=True)

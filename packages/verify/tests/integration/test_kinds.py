@@ -47,7 +47,7 @@ def alarms(tables: dict[str, Any]) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if table["equal"] is False}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_kind_of_table_is_judged_or_refused_with_a_remedy(scene: Scene) -> None:
     for word, judges in (("", "is_copied"), ("--independent", "is_judged")):
         _, tables = scene.verify(*([word] if word else []))
@@ -136,9 +136,9 @@ def test_an_older_file_in_the_place_of_a_newer_one_is_found_with_its_offsets(sce
     assert {of["offset"] for of in findings if of["kind"] == "doubled"} <= set(doubled)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_lost_deletes_bring_back_rows_that_are_found_with_their_offsets(scene: Scene, whole: Path) -> None:
-    before = {(row["_partition"], row["_offset"]) for row in scene.spark.sql("select * from frazil.k.upsert")}
+    before = {(row["kafka_partition"], row["_offset"]) for row in scene.spark.sql("select * from frazil.k.upsert")}
     for path in files(whole, "upsert", has_deletes=True):
         pq.write_table(pq.read_table(path).slice(0, 0), path)
     _, tables = scene.verify("k.upsert", "--independent")
