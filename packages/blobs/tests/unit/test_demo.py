@@ -42,7 +42,7 @@ def test_a_page_has_the_nearest_pictures_of_each_day_and_no_script(tmp_path: Pat
     location = (tmp_path / "pictures").as_uri()
     metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location)
     table = Table(("demo", "pictures"), metadata, "", load_file_io({}, location), OneTable("one"))
-    small = {}
+    small: dict[tuple[int, int], bytes | None] = {}
     for day in (0, 1):
         contents = [Picture(number, day).content() for number in range(5)]
         small |= {(day, number): thumbnail_of(content, 32) for number, content in enumerate(contents)}
