@@ -14,7 +14,7 @@ from frazil_blobs import read
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.verifier import read_newest
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 PIECE = 700_000
 FUNCTION = """
 import frazil
