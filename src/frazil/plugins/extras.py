@@ -26,6 +26,8 @@ class Extra:
     added: Mapping[str, tuple[str, ...]]
     #: The distributions that its code imports in tasks, besides those that the core's does.
     task_requirements: tuple[str, ...] = ()
+    #: Those that it imports in tasks where they are installed here, and a pipeline uses it.
+    task_options: tuple[str, ...] = ()
     #: Variables of the environment that ask for it, each with the variable that switches it off with the word `true`.
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,6 +52,7 @@ EXTRAS = (
             "frazil.modules": ("blobs",),
             "frazil.stages": ("blobs",),
         },
+        task_options=("onnxruntime", "pillow", "tinytag"),
     ),
     Extra("cdc", {"frazil.envelopes": ("canal", "cloudevents", "dms", "maxwell", "outbox")}),
     Extra("console", {"frazil.pages": ("console",)}),

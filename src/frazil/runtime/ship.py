@@ -21,7 +21,6 @@ import sys
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 import structlog
@@ -135,17 +134,31 @@ def packages_archive(deadline: Deadline | None = None) -> Path:
 
     Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
     """
-    own = {extra.distribution for extra in EXTRAS}  # In the other archive.
-    added = sorted((FORMATS.packages | ENVELOPES.packages | STAGES.packages) - own)
-    required = [name for extra in _extras_of_tasks() for name in extra.task_requirements]
-    required += [name for name in _OF_EXTRAS if find_spec(name.replace("-", "_")) is not None]
-    distributions = closure((*_ROOTS, *required, *added), _NOT_SHIPPED | own)
-    check_recorded(distribution for distribution in distributions if distribution.name in added)
+    distributions = task_distributions()
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in distributions:
         # RECORD has the hash of every file.
         key.update((distribution.read_text("RECORD") or distribution.version).encode())
     return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(distributions), deadline or Deadline())
+
+
+def task_distributions() -> list[importlib.metadata.Distribution]:
+    """Returns the packages that tasks import, but for Frazil itself and its extras, which are in the other archive.
+
+    Raises: UnavailableError for one whose files are not recorded, or that is not installed.
+    """
+    used, own = FORMATS.packages | ENVELOPES.packages | STAGES.packages, {extra.distribution for extra in EXTRAS}
+    added = sorted(used - own)
+    required = [name for extra in _extras_of_tasks() for name in extra.task_requirements]
+    optional = [*_OF_EXTRAS, *(name for extra in EXTRAS if extra.distribution in used for name in extra.task_options)]
+    installed = filter(_is_installed, optional)
+    distributions = closure((*_ROOTS, *required, *installed, *added), _NOT_SHIPPED | own)
+    check_recorded(distribution for distribution in distributions if distribution.name in added)
+    return distributions
+
+
+def _is_installed(name: str) -> bool:
+    return any(importlib.metadata.distributions(name=name))
 
 
 def code_archive(deadline: Deadline | None = None) -> Path:

@@ -17,6 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
+from frazil.plugins.stages import STAGES
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
 from tests.fixtures.processes import marked
@@ -36,6 +37,19 @@ COUNTED = f"""
 {ONE_LOOP}
 from frazil.decode.json.slices import mark_equal
 print(mark_equal.py_func.__code__.co_filename, *(sum(counts.values()) for counts in mark_equal.stats[1:]))
+"""
+LOADED_IN_TASKS = """
+import frazil.ingest.tasks.warm_up, frazil_blobs.chunks, frazil_blobs.incoming, frazil_blobs.packs
+from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import MESSAGES
+from frazil.plugins.registration import function_of
+from frazil.plugins.stages import STAGES, TABLE_STAGES
+for kinds in (STAGES, TABLE_STAGES):
+    for kind in map(kinds.get, kinds.added()):
+        kind.load("stage"), kind.load("kernels")
+for kind in map(ENVELOPES.get, ENVELOPES.added()):
+    list(map(function_of, filter(None, (kind.open_rows, kind.open_events, kind.flat_keys))))
+print([kind.schemas for kind in map(MESSAGES.get, MESSAGES.added())])
 """
 
 
@@ -218,11 +232,21 @@ def test_what_tasks_need_is_sent_and_what_only_the_driver_needs_is_not() -> None
     assert not names & {"pyspark", "py4j", "duckdb", "confluent-kafka", "typer", "rich", "moto", "pytest"}
 
 
+def test_what_a_package_imports_in_tasks_only_at_a_users_wish_is_sent_to_those_who_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = {"pillow", "tinytag", "onnxruntime"}
+    assert not readers & {distribution.name.lower() for distribution in ship.task_distributions()}
+    monkeypatch.setattr(STAGES, "packages", {"frazil-blobs"})
+    sent = {distribution.name.lower() for distribution in ship.task_distributions()}
+    assert (readers - sent, "frazil-blobs" in sent) == (set(), False)
+
+
 def test_a_worker_that_has_only_what_is_sent_starts() -> None:
-    sent = tops(ship.closure((*ship._ROOTS, *ship._OF_EXTRAS), ship._NOT_SHIPPED))
+    sent = tops(ship.task_distributions())
     missing = tops(importlib.metadata.distributions()) - sent - {"frazil", "pyspark", "py4j"}
     assert "structlog" in missing
-    asked = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); import frazil.ingest.tasks.warm_up"
+    asked = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); {LOADED_IN_TASKS}"
     started = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr
 
