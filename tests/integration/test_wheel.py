@@ -245,6 +245,7 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
         ("lookup", "lookup: {c: {table: r.c, on: a = b, take: [d]}}", "the setting `lookup`"),
         ("transactions", "envelope: debezium, atomic: transaction", "the setting `atomic`"),
         ("expect", "expect: {positive: 'a > 0'}", "the stage `expect`"),
+        ("blobs", "blobs: {columns: [a], store: /blobs}", "the stage `blobs`"),
         ("protect", "protect: {a: hash}, protect_key: '${env:PROTECT_KEY}'", "the stage `protect`"),
         ("jsonschema", "value: {format: json_schema}", "the format `json_schema`"),
         ("protobuf", "value: {format: protobuf}", "the format `protobuf`"),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from frazil.errors import SpecError
+from frazil.plugins.extras import names_of_extras
 from frazil.plugins.stages import STAGES
 from frazil.spec.syntax.document import Items, Node, Section
 from frazil.spec.syntax.keys import Form, Key
@@ -24,8 +25,10 @@ def stage_keys() -> dict[str, Key]:
 
 
 def hide_stages(table: Section) -> None:
-    """Puts the keys of stages in a table's section together, for its field `stages`."""
-    names = [key for key in table if key in STAGES.added()]
+    """Puts the keys of stages in a table's section together, for its field `stages`; also those of extras that are not
+    installed, so that the message names what to install.
+    """
+    names = [key for key in table if key in (*STAGES.added(), *names_of_extras(STAGES.group))]
     if names:
         stages = {name: table.pop(name) for name in sorted(names, key=lambda name: table.lines.get(name, 0))}
         table.hide("stages", Section(stages, table.line, table.lines))
