@@ -42,8 +42,8 @@ _BLOCKED_US = 30_000_000
 
 @dataclass(frozen=True)
 class _Expired(Selection):
-    """A selection of the records that wait for the row of one of the lookups `path` since `held_at` or longer. A record that a
-    newer change of its row has held back does not name its lookup, and is among them.
+    """A selection of the records that wait for the row of one of the lookups `path` since `held_at` or longer. It has those
+    that a newer change of their row has held back too, which do not name a lookup.
     """
 
     error_class: str | None = ErrorClass.LOOKUP_WAITING
