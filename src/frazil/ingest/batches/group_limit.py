@@ -1,5 +1,7 @@
-"""What stops a table that merges records: a row for each group of a key without end fills the disk, and main with
-`emit: closed` lacks the windows that records read so far have opened.
+"""What stops a table that merges records.
+
+A key without end makes a row for each group, and fills the disk. Main with `emit: closed` lacks the windows that records
+have opened.
 """
 
 from __future__ import annotations
