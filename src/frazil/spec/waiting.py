@@ -5,7 +5,7 @@ A record that waits is held as a dead letter, and is replayed. So it comes out o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.models import TableSpec
@@ -14,10 +14,10 @@ from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.units import duration_text
 
 
-def without_wait(table: TableSpec, name: str) -> TableSpec:
-    """Returns the table as it would be without `wait` of the lookup of this name: `on_miss` decides at once."""
+def without_waits(table: TableSpec, names: Collection[str]) -> TableSpec:
+    """Returns the table as it would be without `wait` of the lookups of these names: `on_miss` decides at once."""
     lookups = (
-        lookup.model_copy(update={"wait_s": None}) if lookup.name == name else lookup for lookup in table.query.lookup
+        lookup.model_copy(update={"wait_s": None}) if lookup.name in names else lookup for lookup in table.query.lookup
     )
     return table.model_copy(update={"query": table.query.model_copy(update={"lookup": tuple(lookups)})})
 

@@ -149,6 +149,12 @@ def windows_complete_to(target: TableTarget, times: Watermark) -> int | None:
     return None if late is None or times.complete_to_ms is None else times.complete_to_ms - late.after_us
 
 
+def has_closed_windows(progress: Progress) -> bool:
+    """Whether a progress is that of main with `emit: closed`, which has complete windows alone."""
+    complete_us, watermark = progress.order.windows_complete_to_us, progress.watermark
+    return complete_us is not None and watermark == Watermark({}, complete_us // 1000)
+
+
 def has_hidden_late(changes: ChangeReport) -> bool:
     """Whether a task may have taken a late record for one in time, as an earlier part of its partition was read by another
     task.

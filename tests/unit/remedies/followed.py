@@ -68,9 +68,16 @@ FOLLOWED: Mapping[str, str] = {
     "write an offset as 1200 or, of partition 3, 3:1200, or a time as 2026-01-31T00:00:00Z": (
         "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
     ),
-    "write `emit: update` to publish it by hand": (
+    "wait until its windows are complete, or read its branch, which has all of them": (
+        "unit/upsert/grouping/test_closed_windows.py::test_windows_are_not_published_by_hand_and_are_all_in_the_branch"
+    ),
+    "write `emit: closed` and `branch` as before, if the branch is left; otherwise drop the table, so that it reads its"
+    " topics again": (
+        "unit/upsert/grouping/test_closed_windows.py::test_a_table_does_not_continue_from_complete_windows_alone"
+    ),
+    "drop the table, so that it reads its topics again, or remove `emit: closed`": (
         "unit/upsert/grouping/test_closed_windows.py::"
-        "test_windows_are_not_published_by_hand_until_they_are_emitted_at_once"
+        "test_windows_that_were_emitted_at_once_are_not_closed_a_second_time"
     ),
     "group by fewer columns, such as without the id of an event, or by a window of time, and create the table again; or"
     " write a greater number, `limits: {groups: …}`": (

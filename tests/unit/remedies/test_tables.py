@@ -133,9 +133,9 @@ STOPS = [
     ),
     RemedyCase(
         "columns: {x: long}",
-        (tuple({"x": "bad"} for _ in range(100)),),
+        (tuple({"x": True} for _ in range(100)),),
         "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more",
-        [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
+        [("columns: {x: boolean}", [{"x": True}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
         is_new=True,
     ),
     RemedyCase(

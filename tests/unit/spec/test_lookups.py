@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.spec.settings import LookupSpec
-from frazil.spec.waiting import describe_waits, without_wait
+from frazil.spec.waiting import describe_waits, without_waits
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 
@@ -30,7 +30,7 @@ def test_a_wait_is_a_duration_and_the_plan_shows_what_follows_it(load: Load) -> 
     text = with_table("lookup: {c: {table: ref.c, on: a = b, take: [d], wait: 10m}}")
     (table,) = load(text).tables
     assert list(describe_waits(table)) == ["records without a row in c wait 10m for it, then have null"]
-    assert without_wait(table, "c") == load(text.replace(", wait: 10m", "")).tables[0]
+    assert without_waits(table, ["c"]) == load(text.replace(", wait: 10m", "")).tables[0]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ops.running import RunningPipeline
 from frazil.spec.models import TableSpec
-from frazil.spec.waiting import without_wait
+from frazil.spec.waiting import without_waits
 from frazil_deadletters.replay import Replayer
 from frazil_lookup.references import References
 
@@ -42,17 +42,42 @@ _BLOCKED_US = 30_000_000
 
 @dataclass(frozen=True)
 class _Expired(Selection):
-    """A selection of the records that have waited for the row of one lookup since `held_us` or longer."""
+    """A selection of the records that wait for the row of one of the lookups `path` since `held_at` or longer. It has those
+    that a newer change of their row has held back too, which do not name a lookup.
+    """
 
     error_class: str | None = ErrorClass.LOOKUP_WAITING
-    path: str = ""
+    path: tuple[str, ...] = ()
     held_at: int = 0
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
         """See Selection."""
         held_us = rows[HELD_AT].cast(pa.int64())
         is_over = pc.fill_null(pc.less_equal(held_us, pa.scalar(self.held_at, pa.int64())), True)
-        return pc.and_(are_waiting(rows), pc.and_(is_over, pc.fill_null(pc.equal(rows["path"], self.path), False)))
+        is_of_lookup = pc.is_in(pc.fill_null(rows["path"], ""), pa.array(["", *self.path]))
+        return pc.and_(are_waiting(rows), pc.and_(is_over, is_of_lookup))
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """A time after which the waits of some lookups are over."""
+
+    us: int
+    #: The lookups that wait no longer then, and the table as it would be without their `wait`.
+    names: tuple[str, ...]
+    table: Table
+
+
+def _waits_of(spec: TableSpec) -> list[_Wait]:
+    """Returns the waits of a table, the longest first: a record that misses rows of several lookups waits for all of them
+    from the time when it was read.
+    """
+    waits = []
+    lengths = {lookup.name: int((lookup.wait_s or 0.0) * 1e6) for lookup in spec.query.waits}
+    for length_us in sorted(set(lengths.values()), reverse=True):
+        names = tuple(name for name, us in lengths.items() if us <= length_us)
+        waits.append(_Wait(length_us, names, Table(without_waits(spec, names))))
+    return waits
 
 
 class WaitingTable:
@@ -61,13 +86,12 @@ class WaitingTable:
     def __init__(self, spec: TableSpec, catalog: Catalog, replayer: Replayer, clock: Clock) -> None:
         self.spec, self._table = spec, Table(spec)
         self._catalog, self._replayer, self._clock = catalog, replayer, clock
-        self._without = {lookup.name: Table(without_wait(spec, lookup.name)) for lookup in spec.query.waits}
+        self._waits = _waits_of(spec)
         self._references, self._held = References(catalog), HeldRecords(catalog)
         #: The versions of the reference tables for which all records of these files still wait.
         self._tried: tuple[Mapping[str, Any], frozenset[str]] = {}, frozenset()
-        #: By lookup, the files with records whose wait is over without an effect, and up to when it was over.
-        self._blocked: dict[str, frozenset[str]] = {}
-        self._blocked_us = 0
+        #: By length of a wait, the files with records whose wait is over without an effect, and up to when it was over.
+        self._blocked: dict[int, tuple[frozenset[str], int]] = {}
         #: How many records wait.
         self.count = 0
 
@@ -80,16 +104,8 @@ class WaitingTable:
         if not held.count:
             return False
         has_replayed, now_us = False, self._clock.now_ms() * 1000
-        for lookup in self._table.spec.query.waits:
-            assert lookup.wait_s is not None
-            until_us = now_us - int(lookup.wait_s * 1e6)
-            is_blocked = self._blocked.get(lookup.name) == held.files and until_us < self._blocked_us + _BLOCKED_US
-            if held.since_us.get(lookup.name, now_us) <= until_us and not is_blocked:
-                expired = _Expired(path=lookup.name, held_at=until_us)
-                if self._replay(self._without[lookup.name], expired):
-                    has_replayed = True
-                else:  # Newer dead letters change the same rows.
-                    self._blocked[lookup.name], self._blocked_us = held.files, until_us
+        for wait in self._waits:
+            has_replayed |= self._end(wait, held, now_us - wait.us)
         self._references.refresh(self._table, {})
         versions = self._table.schema.reference_versions
         if (versions, held.files) != self._tried:
@@ -100,6 +116,19 @@ class WaitingTable:
         if has_replayed:
             self._look()
         return has_replayed
+
+    def _end(self, wait: _Wait, held: Held, until_us: int) -> bool:
+        """Ends the wait of the records that are held since `until_us` or longer; returns whether there were some."""
+        since_us = [held.since_us[name] for name in ("", *wait.names) if name in held.since_us]
+        files, blocked_us = self._blocked.get(wait.us, (frozenset(), 0))
+        is_blocked = files == held.files and until_us < blocked_us + _BLOCKED_US
+        if min(since_us, default=until_us + 1) > until_us or is_blocked:
+            return False
+        if self._replay(wait.table, _Expired(path=wait.names, held_at=until_us)):
+            return True
+        # They wait for a further lookup, or newer dead letters change the same rows.
+        self._blocked[wait.us] = held.files, until_us
+        return False
 
     def _look(self) -> Held:
         held = self._held.read(self._catalog.load(self._table.dead_letter_table_name))

@@ -142,6 +142,51 @@ def test_each_of_two_lookups_has_a_wait_of_its_own(scene: Any, queries: Any) -> 
     assert (made.rows(), made.dead_letters()) == ({1: "Italy-Italy", 2: "Germany-Italy"}, {})
 
 
+def _two_lookups(scene: Any, queries: Any, waits: tuple[float, float], **settings: Any) -> Waiting:
+    lookups = (
+        LookupSpec(**{**WAIT, "name": "country", "wait_s": waits[0]}),
+        LookupSpec(**{**WAIT, "name": "home", "on": ((("home_code",), "code"),), "wait_s": waits[1]}),
+    )
+    select = "select id, concat_ws('-', country.name, home.name) as name from records"
+    scene = scene(lookup=lookups, select=select, **settings)
+    scene.catalog.create("ref.countries", SCHEMA, {}, 2)
+    put(scene, COUNTRIES)
+    return Waiting(scene, queries)
+
+
+@pytest.mark.parametrize("waits", [(60.0, 600.0), (600.0, 60.0), (600.0, 600.0)])
+@pytest.mark.parametrize("settings", [{}, UPSERT])
+def test_a_record_whose_rows_of_two_reference_tables_never_come_waits_for_the_longer_time(
+    scene: Any, queries: Any, waits: tuple[float, float], settings: Any
+) -> None:
+    made = _two_lookups(scene, queries, waits, **settings)
+    made.feed({"id": 1, "country_code": "it", "home_code": "at"}, {"id": 2, "country_code": "de", "home_code": "de"})
+    for _ in range(2):
+        made.clock.sleep(70)
+        made.table.replay_due()
+    assert made.rows() == {2: "Germany-Germany"}
+    made.clock.sleep(500)
+    assert made.table.replay_due()
+    assert (made.rows(), made.dead_letters(), made.table.count) == ({1: "", 2: "Germany-Germany"}, {}, 0)
+
+
+def test_a_record_that_a_newer_one_has_held_back_does_not_wait_for_ever(
+    waiting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = waiting(**UPSERT)
+    monkeypatch.setattr("frazil.dead_letters.record.SystemClock", lambda: made.clock)
+    made.feed({"id": 1, "country_code": "it"}, {"id": 2, "country_code": "it"})
+    made.clock.sleep(300)
+    made.feed({"id": 1, "country_code": "at"})
+    made.clock.sleep(310)
+    made.table.replay_due()
+    made.clock.sleep(700)
+    made.table.replay_due()
+    made.clock.sleep(700)
+    made.table.replay_due()
+    assert (made.rows(), made.dead_letters(), made.table.count) == ({1: None, 2: None}, {}, 0)
+
+
 def test_a_newer_change_of_the_row_stays(waiting: Any) -> None:
     made = waiting(**UPSERT)
     made.feed({"id": 1, "country_code": "it"}, {"id": 2, "country_code": "it"}, {"id": 3, "country_code": "at"})

@@ -18,7 +18,7 @@ from pyiceberg.types import PrimitiveType
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile
 from frazil.clock import Clock, new_id
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.ops.publishing import PublishReport
 from frazil.schema.arrow import Ints
@@ -26,6 +26,7 @@ from frazil.spec.grouped_tables import groups_of
 from frazil.spec.grouping import WINDOW_END, WINDOW_START
 from frazil.spec.models import TableSpec
 from frazil.types import Commit, Progress, Watermark
+from frazil.upsert.late_records import has_closed_windows
 from frazil.upsert.lookup.delete_files import live_rows
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.pruning import bounds_of
@@ -47,8 +48,8 @@ class ClosedWindows:
     def publish(self, spec: TableSpec) -> PublishReport:
         """Gives main the windows that have become complete; returns what readers see then.
 
-        Raises: ConflictError where another process has done so meanwhile; UnavailableError where the catalog or the store
-        does not answer.
+        Raises: ConflictError where another process has done so meanwhile; SpecError where main has rows of open windows;
+        UnavailableError where the catalog or the store does not answer.
         """
         report = PublishReport(spec.publishing.branch)
         state, main = self._catalog.load(spec.name), self._catalog.on_main(spec.name)
@@ -57,6 +58,12 @@ class ClosedWindows:
             return report
         before = readers.progress
         complete_us, closed_us = state.progress.order.windows_complete_to_us, before.order.windows_complete_to_us
+        if before.commit_id and not has_closed_windows(before):
+            raise SpecError(
+                "main has windows that were not complete, from before `emit: closed`",
+                remedy="drop the table, so that it reads its topics again, or remove `emit: closed`",
+                where=spec.name,
+            )
         if closed_us is None:
             closed_us = _EARLIEST_US
         if complete_us is not None and complete_us > closed_us:

@@ -74,7 +74,8 @@ def publish(
         raise SpecError(message, remedy="write `branch: ingest` for the table", where=str(file))
     if own.changes.emit == "closed":
         message = f"the table {table} has `emit: closed`: its readers get each window when it is complete"
-        raise SpecError(message, remedy="write `emit: update` to publish it by hand", where=str(file))
+        remedy = "wait until its windows are complete, or read its branch, which has all of them"
+        raise SpecError(message, remedy=remedy, where=str(file))
     if not has_catalog(spec):
         raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
     target = published_table(own)

@@ -22,7 +22,7 @@ from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record, may_commit_some, too_many_bad
 from frazil.ingest.batches.balance import checked_balance, first_ledger, next_ledger
 from frazil.ingest.batches.change_findings import change_findings_in, change_findings_of
-from frazil.ingest.batches.group_limit import too_many_groups
+from frazil.ingest.batches.group_limit import error_of_groups
 from frazil.ingest.batches.job import job_of
 from frazil.ingest.batches.outcome import (
     BadStart,
@@ -170,7 +170,7 @@ class Pipeline:
         if findings:
             return partial(Replan, table.state, report, findings)
         refusals = (watch.refuse_commit(table.spec, _with_findings(table, report)) for watch in table.watches)
-        error = too_many_groups(table) or next(filter(None, refusals), None)
+        error = error_of_groups(table) or next(filter(None, refusals), None)
         return partial(_stop_with, error) if error is not None else None
 
     def _fetch_schemas(self, planned: Planned, report: TaskReport) -> Outcome:

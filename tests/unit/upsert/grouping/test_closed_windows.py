@@ -10,10 +10,10 @@ import pytest
 
 from frazil.cli.main import main as command
 from frazil.clock import Clock
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, SpecError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ops.publishing import PublishReport
-from frazil.types import Commit
+from frazil.types import MAIN, Commit
 from frazil_publish.closed_windows import ClosedWindows
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
@@ -83,6 +83,49 @@ def test_sliding_windows_close_by_their_ends(tmp_path: Path, queries: SparkQueri
     assert closing.closed("to", "n") == [(moment(300), 1), (moment(600), 2)]
 
 
+def test_a_table_does_not_continue_from_complete_windows_alone(tmp_path: Path, queries: SparkQueries) -> None:
+    closing = Closing(tmp_path, queries)
+    for seconds in (0, 660):
+        closing.pay("a", seconds)
+    closing.catch_up()
+    closing.close()
+    before = closing.spec
+    closing.spec = Grouped(tmp_path / "other", queries, PER_MINUTE, "late: 10m").spec
+    closing.catalog.with_branches(lambda _: MAIN)
+    closing.pay("a", 661)
+    reason = closing.catch_up().status.reason
+    assert reason.startswith("the table would continue from main, which has complete windows alone")
+    assert closing.closed("minute", "n") == [(moment(0), 1)]
+    closing.spec = before
+    closing.catalog.with_branches(lambda _: closing.table.publishing.branch)
+    closing.catch_up()
+    closing.pay("a", 1400)
+    closing.catch_up()
+    closing.close()
+    assert closing.closed("minute", "n") == [(moment(0), 1), (moment(660), 2)]
+
+
+def test_windows_that_were_emitted_at_once_are_not_closed_a_second_time(tmp_path: Path, queries: SparkQueries) -> None:
+    closing = Closing(tmp_path, queries)
+    before, at_once = closing.spec, Grouped(tmp_path / "other", queries, PER_MINUTE, "late: 10m").spec
+    closing.spec = at_once
+    closing.catalog.with_branches(lambda _: MAIN)
+    for seconds in (0, 660, 661):
+        closing.pay("a", seconds)
+    closing.catch_up()
+    closing.spec = before
+    closing.catalog.with_branches(lambda _: closing.table.publishing.branch)
+    closing.pay("a", 1400)
+    closing.catch_up()
+    with pytest.raises(SpecError, match="main has windows that were not complete"):
+        closing.close()
+    assert closing.closed("minute", "n") == [(moment(0), 1), (moment(660), 2)]
+    closing.spec = at_once
+    closing.catalog.with_branches(lambda _: MAIN)
+    closing.catch_up()
+    assert closing.table_rows("minute", "n") == [(moment(0), 1), (moment(660), 2), (moment(1380), 1)]
+
+
 class _Beaten(MemoryCatalog):
     """Another process closes the same windows just before this one commits them."""
 
@@ -121,11 +164,20 @@ def test_of_two_processes_one_closes_a_window(tmp_path: Path, queries: SparkQuer
     assert closing.closed("minute", "n") == [(moment(0), 1), (moment(660), 1)]
 
 
-def test_windows_are_not_published_by_hand_until_they_are_emitted_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_windows_are_not_published_by_hand_and_are_all_in_the_branch(
+    tmp_path: Path, queries: SparkQueries, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "frazil.yaml"
-    for settings, reason in ((CLOSED, "has `emit: closed`"), ("late: 10m, branch: b", "does not exist")):
-        file.write_text(with_table(f'select: "{PER_MINUTE}", {settings}'))
-        assert command(["publish", "shop.x", "-f", str(file)]) in (1, 2)
-        assert reason in capsys.readouterr().err
+    file.write_text(with_table(f'select: "{PER_MINUTE}", {CLOSED}'))
+    assert command(["publish", "shop.x", "-f", str(file)]) == 2
+    assert "has `emit: closed`" in capsys.readouterr().err
+    closing = Closing(tmp_path / "table", queries)
+    for seconds in (0, 660):
+        closing.pay("a", seconds)
+    closing.catch_up()
+    closing.close()
+    assert closing.table_rows("minute", "n") == [(moment(0), 1), (moment(660), 1)]
+    closing.pay("a", 1400)
+    closing.catch_up()
+    closing.close()
+    assert closing.closed("minute", "n") == [(moment(0), 1), (moment(660), 1)]
