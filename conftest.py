@@ -42,6 +42,16 @@ def queries() -> Iterator[SparkQueries]:
     running.close()
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A REST catalog of the file's own, whose tables are local files; nobody has to log in to it."""
+    folder = tmp_path_factory.mktemp("catalog")
+    running = RestCatalogServer(folder, str(folder / "warehouse"))
+    running.start()
+    yield running
+    running.kill()
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A running broker for all tiers: give every test topics of its own. It compacts at once what it is to compact."""

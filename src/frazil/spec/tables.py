@@ -230,9 +230,7 @@ def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
     if publish is not None and publish.transaction_topic is not None:
         envelope = table.changes.envelope
         if publish.group is None:
-            message = (
-                "`publish.transaction_topic` is for tables that are published together, and the table has no group"
-            )
+            message = "`publish.transaction_topic` is for tables published together, and the table has no group"
             yield Mistake("publish", message, "write `group: NAME`, or remove it")
         elif envelope is None or envelope.kind != "debezium":
             message = "`publish.transaction_topic` needs Debezium's envelope, and the table has none"

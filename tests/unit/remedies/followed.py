@@ -114,6 +114,9 @@ FOLLOWED: Mapping[str, str] = {
         ("make it by the model that has made those of the column", "name a column of lists of floats"),
         "packages/blobs/tests/unit/test_vectors.py::test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns",
     ),
+    "name columns that the snapshot has": (
+        "packages/blobs/tests/unit/test_vectors.py::test_columns_that_are_not_vectors_and_columns_that_do_not_exist_are_named"
+    ),
     "write the path of a model that all tasks can read, as `model` of `blobs.embeddings`": (
         "packages/blobs/tests/unit/test_pictures.py::test_a_model_that_is_none_stops_the_table_until_another_is_named"
     ),

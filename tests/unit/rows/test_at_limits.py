@@ -369,7 +369,7 @@ def test_new_fields_above_a_limit_make_a_dead_letter_of_their_record_alone(
     assert (found, dead) == (([0, 2], [(1, kind)]) if more > 0 else ([0, 1, 2], [])), limit
 
 
-_LOOKUPS = "ingest/tables/test_lookup_limits.py"
+_LOOKUPS = "../../packages/lookup/tests/unit/test_lookup_limits.py"
 ELSEWHERE = {
     **dict.fromkeys(
         (

@@ -9,21 +9,22 @@
 
 The last part becomes the record, with the whole value. A task whose range begins in the middle of a value reads the parts
 before it once more, so that progress needs no memory of open values: what becomes of a record depends on the `within`
-offsets before it, and on nothing else.
+offsets before it, and on nothing else. Hence a part 0 always begins its value anew: whether it was sent before is known only
+to a task that has read back, which would cost a read for each value.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.limits import plain_columns
-from frazil.kafka.fetch.columns import Wanted
+from frazil.kafka.fetch.columns import LEFT_OUT, Wanted
 from frazil.kafka.source import read_before
 from frazil.stages.stage import RAW_VALUE, Assembled
 from frazil.types import OffsetRange
@@ -128,14 +129,18 @@ class Chunks:
     def _take_earlier(self, number: int, partition: _Partition, offset: int) -> None:
         """Takes the parts before those that this task reads."""
         start = max(0, offset - self._within)
-        known, partition.values = partition.values, {}
+        later, partition.values = partition.values, {}
         if start < partition.begin:
-            for batch in self._read_back(OffsetRange(self._topic, number, start, partition.begin), _WANTED):
+            wanted = replace(_WANTED, most_value_bytes=self._most_bytes)
+            for batch in self._read_back(OffsetRange(self._topic, number, start, partition.begin), wanted):
+                left_out = batch[LEFT_OUT].to_pylist() if LEFT_OUT in batch.schema.names else [0] * batch.num_rows
                 for row in _rows_with_parts(batch["headers"]).tolist():
                     part = _part_of(batch["headers"][row].as_py())
-                    if not isinstance(part, str):
+                    if not isinstance(part, str) and not left_out[row]:  # A task is not given these either.
                         self._added(partition, batch["offset"][row].as_py(), part, batch["value"][row].as_py())
-        partition.values.update(known)  # Those began later.
+        for name in later:  # These began later, and again where they are the same.
+            partition.values.pop(name, None)
+        partition.values.update(later)
 
     def _added(self, partition: _Partition, offset: int, part: _Part, piece: bytes | None) -> bytes | str:
         for past in list(
@@ -143,9 +148,10 @@ class Chunks:
         ):
             del partition.values[past]
         words = f"part {part.index} of {part.count}"
+        if part.index == 0:
+            partition.values.pop(part.id, None)  # The values are in the order of their first parts.
+            partition.values[part.id] = _Value(offset, part.count)
         value = partition.values.get(part.id)
-        if value is None and part.index == 0:
-            value = partition.values[part.id] = _Value(offset, part.count)
         if value is None:
             return f"{words}: part 0 is not among the {self._within:,} offsets before it"
         if part.index < value.reached:

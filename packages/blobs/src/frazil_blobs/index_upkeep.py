@@ -6,6 +6,7 @@ The table's property has the address of the newest one. A reader of an object st
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -55,7 +56,7 @@ def index(action: Action, current: Round) -> Rewritten:
         return Rewritten()
     root = f"{folder_of(settings.store, table.location())}/indexes"
     for column, embedding in settings.embeddings.items():
-        if not embedding.index:
+        if not embedding.index or not _has_column(table, metadata.head, column):
             continue
         before = _address_in(table, column)
         with tempfile.TemporaryDirectory(prefix="frazil-index-") as folder:
@@ -68,6 +69,11 @@ def index(action: Action, current: Round) -> Rewritten:
     maintenance.note(action.table, SNAPSHOT_NOTE, str(metadata.head))
     maintenance.note(action.table, INDEXED_NOTE, str(now_ms))
     return Rewritten()
+
+
+def _has_column(table: Table, snapshot_id: int, column: str) -> bool:
+    """Whether a snapshot has the column already: the first record with vectors may be yet to come."""
+    return column in table.scan(snapshot_id=snapshot_id).projection().column_names
 
 
 def _put(io: StoreIO, folder: Path, address: str) -> None:
@@ -105,17 +111,23 @@ def kept_indexes(table: Table, column: str) -> Path | None:
         return Path(address.key).parent
     folder = Path(tempfile.gettempdir()) / f"frazil-indexes-{hashlib.sha256(uri.encode()).hexdigest()[:16]}"
     if not folder.exists():
-        _fetch(store_of(tuple(sorted((name, str(value)) for name, value in table.io.properties.items()))), uri, folder)
-    return folder
+        with suppress(FileNotFoundError):  # It was removed, as the table that is read is an old one.
+            _fetch(
+                store_of(tuple(sorted((name, str(value)) for name, value in table.io.properties.items()))), uri, folder
+            )
+    return folder if folder.exists() else None
 
 
 def _fetch(io: StoreIO, uri: str, folder: Path) -> None:
     draft = Path(tempfile.mkdtemp(prefix=".frazil-index-", dir=folder.parent))
-    inner = draft / uri.rpartition("/")[2]
-    inner.mkdir()
-    for file in io.files(uri):
-        with (inner / file.location.rpartition("/")[2]).open("wb") as target:
-            for begin in range(0, file.size_bytes, _PART_BYTES):
-                target.write(io.read_range(file.location, begin, min(file.size_bytes, begin + _PART_BYTES)))
-    with suppress(OSError):  # Another process was quicker.
-        draft.rename(folder)
+    try:
+        inner = draft / uri.rpartition("/")[2]
+        inner.mkdir()
+        for file in io.files(uri):
+            with (inner / file.location.rpartition("/")[2]).open("wb") as target:
+                for begin in range(0, file.size_bytes, _PART_BYTES):
+                    target.write(io.read_range(file.location, begin, min(file.size_bytes, begin + _PART_BYTES)))
+        with suppress(OSError):  # Another process was quicker.
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -20,14 +20,19 @@ _AXES = 4
 
 def vectors_of(file: str, dimension: int, contents: Sequence[bytes | None]) -> Iterator[NDArray[np.float32] | None]:
     """Yields the vector of each picture, float32 of shape (dimension,); None for what is not a picture. file: the model,
-    whose one input is pictures, float32 of shape (n, 3, height, width) or (n, height, width, 3): red, green and
-    blue from 0 to 1.
+    whose one input is pictures, float32 of shape (n, 3, height, width) or (n, height, width, 3), n free or 1: red,
+    green and blue from 0 to 1.
 
     Raises: SpecError where onnxruntime is not installed, or the file is no such model.
     """
     model = _model(file, _changed_ns(file))
     for begin in range(0, len(contents), AT_ONCE):
         yield from model.vectors(dimension, contents[begin : begin + AT_ONCE])
+
+
+def try_model(file: str, dimension: int) -> None:
+    """Makes the vector of one black picture. Raises: SpecError, as `vectors_of`."""
+    _model(file, _changed_ns(file)).try_one(dimension)
 
 
 class _Model:
@@ -44,24 +49,32 @@ class _Model:
             raise _wrong(file, f"it cannot be loaded: {error}") from None
         inputs = self._session.get_inputs()
         shape: list[Any] = list(inputs[0].shape) if len(inputs) == 1 else []
-        sizes = [axis for axis in shape if isinstance(axis, int)]
         if (
             len(shape) != _AXES
             or inputs[0].type != "tensor(float)"
             or _CHANNELS not in (shape[1], shape[3])
-            or len(sizes) < _CHANNELS
+            or not all(isinstance(axis, int) and axis > 0 for axis in shape[1:])
+            or (isinstance(shape[0], int) and shape[0] != 1)
         ):
             raise _wrong(file, f"its input is not pictures of one size, but {shape}")
         self._is_planar = shape[1] == _CHANNELS
         self._height, self._width = (shape[2], shape[3]) if self._is_planar else (shape[1], shape[2])
         self._input = inputs[0].name
+        self._most_at_once = AT_ONCE if isinstance(shape[0], str | None) else 1
 
     def vectors(self, dimension: int, contents: Sequence[bytes | None]) -> Iterator[NDArray[np.float32] | None]:
         """Yields the vectors of some pictures."""
         pixels = [None if content is None else pixels_of(content, self._width, self._height) for content in contents]
         pictures = [some for some in pixels if some is not None]
-        vectors = iter(self._run(dimension, np.stack(pictures)) if pictures else ())
+        at_once = [
+            pictures[begin : begin + self._most_at_once] for begin in range(0, len(pictures), self._most_at_once)
+        ]
+        vectors = (vector for some in at_once for vector in self._run(dimension, np.stack(some)))
         yield from (None if some is None else next(vectors) for some in pixels)
+
+    def try_one(self, dimension: int) -> None:
+        """Raises SpecError where the model does not make a vector of a picture."""
+        self._run(dimension, np.zeros((1, self._height, self._width, _CHANNELS), np.float32))
 
     def _run(self, dimension: int, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._is_planar:

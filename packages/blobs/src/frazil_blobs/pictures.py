@@ -60,8 +60,10 @@ def _opened(content: bytes, size: int) -> Iterator[Image | None]:
                 original = Image.open(BytesIO(content), formats=(form,))
                 if original.width * original.height <= _MOST_PIXELS:
                     original.draft("RGB", (size, size))
-                    picture = ImageOps.exif_transpose(original)
-                    picture.load()
+                    original.load()
+                    ImageOps.exif_transpose(original, in_place=True)
+                    original.info.clear()  # Otherwise a comment or a profile of any size is written into thumbnails.
+                    picture = original
     except Exception:  # noqa: BLE001  (whatever a damaged picture makes Pillow raise)
         picture = None
     yield picture

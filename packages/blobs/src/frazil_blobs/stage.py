@@ -14,12 +14,13 @@ import pyarrow as pa
 from frazil.errors import SpecError
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
+from frazil.printable import plural
 from frazil.process.program import Call, Expression, Field, Literal
 from frazil.stages.row_stage import RowStage
 from frazil.stages.stage import Assembler, RowWriter
 from frazil.write.target import TableTarget
 from frazil_blobs.extract import INFO
-from frazil_blobs.models import vectors_of
+from frazil_blobs.models import try_model, vectors_of
 from frazil_blobs.pictures import thumbnail_of
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.signatures import LONGEST, content_type_of, is_allowed
@@ -213,6 +214,19 @@ def check(settings: BlobSettings, location: str | None) -> Iterator[StageCheck]:
         yield StageCheck(True, tried, "the packs are outside of the table's folder, so nobody takes them for orphans")
 
 
+def check_models(settings: BlobSettings) -> Iterator[StageCheck]:
+    """Yields whether each model can be loaded on this machine, and makes vectors of the declared dimension."""
+    for column, embedding in settings.embeddings.items():
+        if embedding.model is not None:
+            tried = f"made a vector for `{column}` by {embedding.model}"
+            try:
+                try_model(embedding.model, embedding.dimension)
+            except SpecError as error:
+                yield StageCheck(False, tried, error.message, error.remedy)
+            else:
+                yield StageCheck(True, tried, f"the vector has {plural(embedding.dimension, 'value')}")
+
+
 def is_within(store: str, location: str) -> bool:
     """Whether a folder is the table's location or is inside of it."""
     folder, root = (_plain(address) for address in (store, location))
@@ -242,7 +256,8 @@ class BlobStage(RowStage):
 
     def check_table(self, location: str | None) -> Iterator[StageCheck]:
         """See TableStage."""
-        return check(self.settings, location)
+        yield from check(self.settings, location)
+        yield from check_models(self.settings)
 
     def change(self, columns: Mapping[str, pa.Array]) -> StageResult:
         """See RowStage."""

@@ -95,10 +95,11 @@ def search(  # noqa: PLR0913  (each is a choice of the caller)
     that of `blobs.embeddings`. as_of: the snapshot; None for the newest. columns: of the result; empty for all. indexes: the
     folder of `build_index`, whose index that fits best is used; None for the one that maintenance has made, if there is one.
 
-    Raises: SpecError where the snapshot has no such column, or the vector another number of values.
+    Raises: SpecError where the snapshot has no such columns, or the vector another number of values.
     """
     snapshot_id, distance = _snapshot(table, as_of), distance or declared_distance(table, column)
     wanted = np.asarray(vector, np.float32)
+    _check_columns(table, snapshot_id, columns)
     scan = _scan(table, snapshot_id, (column,))
     tasks = {_key_of(task): task for task in scan.plan_files()}
     near: list[_Nearest] = []
@@ -188,6 +189,14 @@ def _key_of(task: FileScanTask) -> DataFileKey:
     return (task.file.file_path, *sorted(file.file_path for file in task.delete_files))
 
 
+def _check_columns(table: Table, snapshot_id: int, columns: Sequence[str]) -> None:
+    try:
+        _scan(table, snapshot_id, columns).projection()
+    except ValueError as error:
+        message = f"`columns` has one that the snapshot does not have: {error}"
+        raise SpecError(message, remedy="name columns that the snapshot has") from None
+
+
 def _check_dimension(vector: Sequence[float], dimension: int, column: str) -> None:
     if len(vector) != dimension:
         message = f"the vector has {len(vector)} values, and those of `{column}` have {dimension}"
@@ -199,9 +208,10 @@ def _fitting(
 ) -> tuple[Path, IndexMeta] | None:
     """Returns the index that has most of the rows of some data files; None where no index of the table has any."""
     fitting: tuple[int, Path, IndexMeta] | None = None
-    for folder in indexes.glob(f"[!.]*-{column}-{distance}") if indexes is not None else ():
+    wanted = (str(table.metadata.table_uuid), column, distance)
+    for folder in indexes.glob("[!.]*") if indexes is not None else ():
         meta = _meta_in(folder)
-        if meta is None or meta.table_uuid != str(table.metadata.table_uuid) or not meta.vectors:
+        if meta is None or (meta.table_uuid, meta.column, meta.distance) != wanted or not meta.vectors:
             continue
         rows = sum(files[key].file.record_count for key in _opened(folder).files if key in files)
         if rows and (fitting is None or rows > fitting[0]):
@@ -224,6 +234,9 @@ def _parts(table: Table, scan: DataScan, tasks: Collection[FileScanTask], column
     dimension = 0
     for task, first, batch in _batches(table, scan, tasks, column):
         vectors = batch.column(0)
+        if not pa.types.is_list(vectors.type) and not pa.types.is_large_list(vectors.type):
+            message = f"the column `{column}` is {vectors.type} and not a list of floats"
+            raise SpecError(message, remedy="name a column of lists of floats")
         lengths = np.unique(np.asarray(pa.compute.list_value_length(vectors).drop_null()))
         if lengths.size > 1 or (lengths.size and lengths[0] != (dimension or lengths[0])):
             message = f"the vectors of `{column}` do not all have {dimension or lengths[0]} values"

@@ -72,6 +72,16 @@ SERIES = {
     "without its first": ([A[1], A[2]], [f"part {n} of 3: part 0 is not among the 8 offsets before it" for n in (1, 2)]),
     "doubled": ([A[0], A[1], A[1], A[2]], [None, None, "part 1 of 3: it is there already", WHOLE]),
     "last doubled": ([*A, A[2]], [None, None, WHOLE, "part 2 of 3: it is there already"]),
+    "first doubled": ([A[0], A[0], A[1], A[2]], [None, None, None, WHOLE]),
+    "begun again": ([A[0], A[1], A[0], A[1], A[2]], [None, None, None, None, WHOLE]),
+    "sent twice": ([*A, *A], [None, None, WHOLE, None, None, WHOLE]),
+    "begun again behind another": (
+        [A[0], B[0], A[0], *[PLAIN] * 7, B[1], A[1], A[2]],
+        [
+            None, None, None, *[b"plain"] * 7, "part 1 of 2: part 0 is not among the 8 offsets before it",
+            *[f"part {n} of 3: part 0 is not among the 8 offsets before it" for n in (1, 2)],
+        ],
+    ),
     "out of order": ([A[0], A[2], A[1]], [None, MISSING, "part 1 of 3: part 1 is missing, or follows it"]),
     "too far": (
         [A[0], *[PLAIN] * 9, A[1]],
@@ -117,6 +127,19 @@ def test_a_whole_record_keeps_its_other_headers_and_what_was_read_as_its_value()
         Chunks("t", WITHIN, MOST_BYTES).take(assembled.records.select(["partition", "offset", "headers", "value"]))
         is None
     )
+
+
+def test_an_earlier_part_that_is_too_large_to_be_read_leaves_no_hole_in_its_value() -> None:
+    asked: list[int] = []
+
+    def read_back(before: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+        asked.append(wanted.most_value_bytes)
+        some = batch([(None, A[0][1])], before.start, before.end)
+        yield some.append_column("left_out", pa.array([101]))
+
+    assembled = Chunks("t", WITHIN, MOST_BYTES, read_back).take(batch(A, 1, 3))
+    assert assembled is not None
+    assert (assembled.records.num_rows, assembled.refused["offset"].to_pylist(), asked) == (0, [1, 2], [MOST_BYTES])
 
 
 def test_a_task_reads_back_once_for_a_partition_and_not_without_need() -> None:

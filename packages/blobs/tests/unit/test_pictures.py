@@ -35,7 +35,9 @@ def field(number: int, content: bytes | str | int) -> bytes:
     return bytes([number << 3 | 2, len(content_bytes)]) + content_bytes
 
 
-def mean_colour(folder: Path, *, planar: bool = True, rank: int = 4) -> str:
+def mean_colour(
+    folder: Path, *, planar: bool = True, rank: int = 4, count: int | str = "n", height: int | str = 8
+) -> str:
     """The file of a model whose vector is the mean of red, of green and of blue. ONNX is Protobuf."""
 
     def value(name: str, *axes: int | str) -> bytes:
@@ -44,7 +46,7 @@ def mean_colour(folder: Path, *, planar: bool = True, rank: int = 4) -> str:
 
     pool = field(1, "x") + field(2, "p") + field(4, "GlobalAveragePool")
     flatten = field(1, "p") + field(2, "y") + field(4, "Flatten")
-    sizes: list[int | str] = ["n", 3, 8, 8] if planar else ["n", 8, 8, 3]
+    sizes: list[int | str] = [count, 3, height, 8] if planar else [count, height, 8, 3]
     graph = (
         field(1, pool)
         + field(1, flatten)
@@ -52,7 +54,7 @@ def mean_colour(folder: Path, *, planar: bool = True, rank: int = 4) -> str:
         + field(11, value("x", *sizes[:rank]))
         + field(12, value("y", "n", 3))
     )
-    file = folder / f"mean-{rank}-{planar}.onnx"
+    file = folder / f"mean-{rank}-{planar}-{count}-{height}.onnx"
     file.write_bytes(field(1, 8) + field(8, field(2, 13)) + bytes([7 << 3 | 2]) + _length(graph) + graph)
     return str(file)
 
@@ -82,6 +84,17 @@ def test_a_transparent_picture_stays_so_and_what_is_none_has_no_thumbnail() -> N
         assert pixels_of(content, 8, 8) is None
 
 
+def test_a_thumbnail_has_no_comment_or_profile_of_its_picture() -> None:
+    stream = BytesIO()
+    Image.new("RGB", (300, 200)).save(stream, "GIF", comment=bytes(100_000))
+    with_profile = BytesIO()
+    Image.new("RGBA", (300, 200), (9, 9, 9, 9)).save(
+        with_profile, "PNG", icc_profile=np.random.default_rng(0).bytes(50_000)
+    )
+    for content in (stream.getvalue(), with_profile.getvalue()):
+        assert len(thumbnail_of(content, 64) or content) < 2_000
+
+
 def test_thumbnails_and_vectors_of_a_model_are_columns_of_the_table(tmp_path: Path) -> None:
     settings = {
         "thumbnails": {"image": {"column": "thumb", "size": 32}},
@@ -98,8 +111,9 @@ def test_thumbnails_and_vectors_of_a_model_are_columns_of_the_table(tmp_path: Pa
 
 def test_many_pictures_are_given_to_a_model_some_at_a_time(tmp_path: Path) -> None:
     shades = [picture((shade, 0, 0)) for shade in range(0, 250, 5)]
-    vectors = list(vectors_of(mean_colour(tmp_path), 3, shades))
-    assert np.array(vectors)[:, 0] == pytest.approx(np.arange(0, 250, 5) / 255)
+    for count in ("n", 1):  # A model may take one picture at a time alone.
+        vectors = list(vectors_of(mean_colour(tmp_path, count=count), 3, shades))
+        assert np.array(vectors)[:, 0] == pytest.approx(np.arange(0, 250, 5) / 255)
 
 
 def test_a_model_that_is_none_stops_the_table_until_another_is_named(tmp_path: Path) -> None:
@@ -110,11 +124,18 @@ def test_a_model_that_is_none_stops_the_table_until_another_is_named(tmp_path: P
         (str(tmp_path / "none.onnx"), 3, "No such file or directory"),
         (str(wrong), 3, "it cannot be loaded"),
         (mean_colour(tmp_path, rank=3), 3, "its input is not pictures of one size"),
+        (mean_colour(tmp_path, height="h", count=1), 3, "its input is not pictures of one size"),
+        (mean_colour(tmp_path, count=2), 3, "its input is not pictures of one size"),
         (mean_colour(tmp_path), 4, r"its output is \[1, 3\], and `dimension` is 4"),
     ):
         with pytest.raises(SpecError, match=f"the model cannot be used: {words}") as caught:
             list(vectors_of(file, dimension, [picture("red")]))
         assert caught.value.remedy == remedy
+        embeddings = {"colour": {"dimension": dimension, "model": file, "of": "image"}}
+        target = table(tmp_path, COLUMNS, ["image"], embeddings=embeddings)
+        _, checked = target.stages[0].check_table(None)
+        assert (checked.is_ok, checked.remedy) == (False, remedy)
+        assert checked.result in str(caught.value)
     assert list(vectors_of(mean_colour(tmp_path), 3, [None])) == [None]
 
 

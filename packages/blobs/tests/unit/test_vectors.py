@@ -18,8 +18,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.types import FloatType, ListType, LongType, NestedField
 
+from frazil.clock import new_id
 from frazil.errors import SpecError
-from frazil_blobs import build_index, search
+from frazil.store.file_io import StoredFile
+from frazil_blobs import build_index, index_upkeep, search
+from frazil_blobs.index_upkeep import _fetch, _has_column
 from frazil_blobs.nearest import VectorIndex, build, nearest_of
 
 DIMENSION = 16
@@ -123,6 +126,12 @@ def test_an_index_of_many_vectors_finds_nearly_all_of_the_nearest(tmp_path: Path
     assert hits >= 0.95 * 200
 
 
+def test_maintenance_makes_no_index_of_a_column_that_is_yet_to_come(table: Table) -> None:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert [_has_column(table, snapshot.snapshot_id, name) for name in ("embedding", "look")] == [True, False]
+
+
 def test_rows_that_were_deleted_are_not_found(table: Table) -> None:
     wanted = vectors(2, 300)[7].tolist()
     table.delete("id = 307")
@@ -137,3 +146,56 @@ def test_a_vector_of_another_model_is_refused_until_it_is_one_of_the_columns(tab
     with pytest.raises(SpecError, match="the snapshot has no column `vector`"):
         search(table, [1, 2, 3], column="vector")
     assert search(table, vectors(1, 300)[0].tolist()).num_rows == 10
+
+
+def test_columns_that_are_not_vectors_and_columns_that_do_not_exist_are_named(table: Table) -> None:
+    with pytest.raises(SpecError, match="the column `id` is int64 and not a list of floats"):
+        search(table, [1, 2, 3], column="id")
+    with pytest.raises(SpecError, match=r"`columns` has one that the snapshot does not have: .*'idd'") as caught:
+        search(table, vectors(1, 300)[0].tolist(), columns=["idd"])
+    assert caught.value.remedy == "name columns that the snapshot has"
+
+
+def test_an_index_of_a_column_whose_name_ends_alike_is_not_used(table: Table, tmp_path: Path) -> None:
+    indexes = tmp_path / "indexes"
+    build_index(table, indexes)
+    [folder] = indexes.iterdir()
+    meta = folder / "meta.json"
+    meta.write_text(meta.read_text().replace('"embedding"', '"other-embedding"'))
+    other = folder.rename(indexes / folder.name.replace("embedding", "other-embedding"))
+    (other / "files.json").unlink()  # To be read is to fail.
+    wanted = vectors(2, 300)[7].tolist()
+    assert ids(search(table, wanted, 5, indexes=indexes)) == ids(search(table, wanted, 5))
+
+
+class Held:
+    """Files of an index in a store, one of which another process has removed."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def files(self, uri: str) -> list[StoredFile]:
+        return [StoredFile(f"{uri}/{name}", 3, 0) for name in self._names]
+
+    def read_range(self, location: str, start: int, end: int) -> bytes:
+        if location.endswith("removed"):
+            raise FileNotFoundError(location)
+        return b"abc"[start:end]
+
+
+def test_a_copy_of_an_index_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "indexes"
+    for _ in range(2):  # The second is not the quicker one.
+        _fetch(Held("a"), "s3://lake/indexes/1/1-embedding-l2", folder)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        _fetch(Held("a", "removed"), "s3://lake/indexes/2/2-embedding-l2", tmp_path / "others")  # type: ignore[arg-type]
+    assert [*tmp_path.iterdir()] == [folder]
+    assert (folder / "1-embedding-l2" / "a").read_bytes() == b"abc"
+
+
+def test_an_index_that_was_removed_from_its_store_is_not_missed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"frazil.shop.blobs-index.embedding": f"s3://lake/{new_id()}/1-embedding-cosine"})
+    monkeypatch.setattr(index_upkeep, "store_of", lambda _: Held("removed"))
+    wanted = vectors(2, 300)[7].tolist()
+    assert ids(search(table, wanted, 1)) == [307]

@@ -1,5 +1,7 @@
 """The page "audit before publish" with catalogs of three kinds: every engine reads only what has passed, and needs no
 setting for it. `make readers` fetches Trino before, which takes 480 MB.
+
+In time: the example with a REST catalog, which PyIceberg reads, in integration/test_publish.py.
 """
 
 from __future__ import annotations
