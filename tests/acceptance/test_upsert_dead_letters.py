@@ -4,9 +4,9 @@ every step.
 In the end the table is what all records that can be read say, each in its place, as though none had ever been a dead
 letter; in between no row is there twice, and nothing newer is lost.
 
-In time: every step, with upsert tables, in packages/deadletters/tests/unit/test_replay_kills.py; a killed command beside a run in
-test_dead_letters.py; a replay into a real upsert table in integration/test_query_tables.py, and its commits, against other
-writers', in contracts/test_row_deltas.py.
+In time: every step, with upsert tables, in packages/deadletters/tests/unit/test_replay_kills.py; a killed command beside
+a run in test_dead_letters.py; a replay into a real upsert table in integration/test_query_tables.py, and its commits,
+against other writers', in contracts/test_row_deltas.py.
 """
 
 from __future__ import annotations
