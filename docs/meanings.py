@@ -112,7 +112,8 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         " that they covered, and the `records` that they read, which were `written`, `bad` or `dropped`. `record_digest`"
         " is the sum of a hash of each record, and for a table that only appends, `rows` and `row_digest` are the"
         " same of its rows ([below](#the-ledger)). `before` is the commit that this one continues, and `starts` has the"
-        " first offsets that are not 0. `partial` is `true` where the table has rows of records before these.",
+        " first offsets that are not 0. `partial` is `true` where the table has rows of records before these."
+        " `hash_version` is the kind of the hashes.",
     ),
     "expectations": (
         "JSON: name → number",

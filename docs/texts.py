@@ -77,7 +77,8 @@ least `records`, as compaction and transactions leave gaps. Both are checked bef
 sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,
 widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated begins a new
 ledger, and so does `frazil reset`. A table from before ledgers has one from its next commit on, without `rows`.
-It is `partial` then, and after a reset: the table has rows that it does not count.
+It is `partial` then, and after a reset: the table has rows that it does not count. A ledger keeps the `hash_version` of its
+first commit. `frazil verify` of a version with other hashes reports it, and compares offsets and numbers, but no digests.
 `frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
 
 ## Fields of JSON records

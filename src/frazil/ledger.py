@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 MODULUS = 2**64
 """Digests are sums modulo this number."""
+HASH_VERSION = 2
+"""Which hashes digests are sums of: 1 was before ledgers named it. Another hash in `write/digests.py` is another number."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Ledger:
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     #: Whether the table is older: it has rows of records before `starts`.
     partial: bool = False
+    #: Which hashes the digests are sums of: those of the first commit, as sums of two cannot be compared.
+    hash_version: int = HASH_VERSION
+
+    @property
+    def has_known_hashes(self) -> bool:
+        """Whether this version of Frazil can compare the digests."""
+        return self.hash_version == HASH_VERSION
 
     @property
     def lost(self) -> int:
@@ -56,7 +65,10 @@ def dump_ledger(ledger: Ledger) -> str:
     digests = {"record_digest": ledger.record_digest, "row_digest": ledger.row_digest}
     starts = {topic: {str(n): offset for n, offset in firsts.items()} for topic, firsts in ledger.starts.items()}
     parts = {
-        **{name: getattr(ledger, name) for name in ("commits", "before", "offsets", "records", "written")},
+        **{
+            name: getattr(ledger, name)
+            for name in ("commits", "before", "offsets", "records", "written", "hash_version")
+        },
         **{name: number for name in ("bad", "dropped") if (number := getattr(ledger, name))},
         **rows,
         **{name: f"{digest:016x}" for name, digest in digests.items() if digest is not None},
@@ -67,7 +79,7 @@ def dump_ledger(ledger: Ledger) -> str:
 
 
 def load_ledger(text: str) -> Ledger | None:
-    """Returns the ledger that `dump_ledger` wrote; None for an empty text."""
+    """Returns the ledger that `dump_ledger` wrote, in whatever version of Frazil; None for an empty text."""
     if not text:
         return None
     parts = json.loads(text)
@@ -76,4 +88,5 @@ def load_ledger(text: str) -> Ledger | None:
         topic: {int(n): int(offset) for n, offset in firsts.items()}
         for topic, firsts in parts.get("starts", {}).items()
     }
-    return Ledger(**{**parts, **digests, "starts": starts})
+    known = {of.name: parts[of.name] for of in fields(Ledger) if of.name in parts}
+    return Ledger(**{"hash_version": 1, **known, **digests, "starts": starts})

@@ -214,5 +214,6 @@ def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck) 
 
 @pytest.mark.last
 def test_the_command_verify_agrees_that_no_table_differs(struck: Struck) -> None:
-    struck.run()
+    struck.compacted.change()
+    struck.compacted.wait(struck.run())
     struck.pipeline.check_by_verify()

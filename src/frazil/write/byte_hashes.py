@@ -27,7 +27,7 @@ _KEYS = (
     0x1D8E4E27C47D124F, 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB,
 )  # fmt: skip
 KEYS = tuple(np.uint64(key) for key in _KEYS)
-_HALF = np.uint64(32)
+_HALF, _THIRD = np.uint64(32), np.uint64(17)
 FIRST_MASKS = np.array([2 ** (8 * min(size, 8)) - 1 for size in range(SHORT + 1)], np.uint64)
 SECOND_MASKS = np.array([2 ** (8 * max(size - 8, 0)) - 1 for size in range(SHORT + 1)], np.uint64)
 """Of the words at a value's first and ninth byte, the bits that are its own, by its size."""
@@ -105,9 +105,13 @@ def _hash_stripes(typingctx: Any, start: Any, end: Any, seed: Any) -> Any:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def mixed(word: np.uint64, seed: np.uint64, factor: np.uint64) -> np.uint64:
-    """Returns a word for each one, another for another. factor: an odd number."""
+    """Returns a word for each one, another for another. factor: an odd number.
+
+    With two shifts, few bits that differ leave no difference in the highest bit alone. No factor has an effect on that, and
+    it would cancel the difference of another column.
+    """
     word ^= seed
-    return (word ^ (word >> _HALF)) * factor
+    return (word ^ (word >> _THIRD) ^ (word >> _HALF)) * factor
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -1,11 +1,11 @@
 """Digests of records and of rows: sums modulo 2**64 of a hash of each one, whatever their order and their batches.
 
 A row's hash is that of its values by field id: it stays the same when the row is moved to another file, when a column is
-renamed, widened or added, and when a reader returns the row. A null counts as no value. The hashes find accidents; whoever
-wants to deceive can make others with equal sums.
+renamed, widened or added, and when a reader returns the row. A null counts as no value. The keys are constants, so the
+hashes find accidents alone: whoever wants to deceive can make others with equal sums.
 
-The loops over words are such that the compiler takes eight at a time. A hash that takes other words than before makes the
-ledgers of tables others: it needs a line in the changelog.
+The loops over words are such that the compiler takes eight at a time. Another hash, here or in `byte_hashes.py`, needs
+another `HASH_VERSION` of ledgers, and a change in this file: numba keeps compiled loops by their own file's text.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def _add_hashes(array: pa.Array, kind: pa.DataType, seed: np.uint64, hashes: U64
     """Adds the hash of each value to the hashes of its row. kind: the array's type with the field ids of its parts, which
     the type of a map that Arrow has built itself lacks.
     """
+    if pa.types.is_dictionary(kind):
+        array, kind = array.dictionary_decode(), kind.value_type
     is_valid = _validity(array)
     if pa.types.is_struct(kind):
         _add_words(np.ones(len(array), np.uint8), is_valid, seed, hashes)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.progress import to_summary
+from frazil.ingest.batches import balance
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tasks import task
 from frazil.ledger import Ledger, dump_ledger, load_ledger
@@ -100,6 +101,21 @@ def test_a_batch_that_has_read_records_twice_is_not_committed(tmp_path: Path, mo
 )
 def test_a_ledger_is_read_as_it_was_written(written: Ledger) -> None:
     assert load_ledger(dump_ledger(written)) == written
+
+
+def test_a_ledger_of_another_version_is_read_and_keeps_the_version_of_its_hashes(tmp_path: Path) -> None:
+    older = dump_ledger(Ledger(1, "", 2, 2)).replace('"hash_version":2,', "")
+    newer = dump_ledger(Ledger(1, "", 2, 2, hash_version=7)).replace("{", '{"a_newer_key":[1],', 1)
+    versions = [read.hash_version for text in (older, newer) if (read := load_ledger(text))]
+    assert versions == [1, 7]
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"id": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(balance, "HASH_VERSION", 1)
+        scene.catch_up()
+    scene.feed("a", {"id": 2})
+    scene.catch_up()
+    assert (ledger(scene).commits, ledger(scene).hash_version) == (2, 1)
 
 
 def test_a_ledger_is_as_long_after_ten_thousand_commits_as_after_one(tmp_path: Path) -> None:

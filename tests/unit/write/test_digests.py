@@ -67,6 +67,11 @@ def test_the_digest_of_rows_does_not_depend_on_their_order_or_their_batches() ->
     assert digest_of(row_hashes(sliced)) == together
     chunked = pa.concat_tables([table(ROWS[:2]), table(ROWS[2:])])
     assert digest_of(row_hashes(chunked)) == together
+    whole = table(ROWS)
+    place = whole.schema.get_field_index("name")
+    encoded = whole.column(place).dictionary_encode()
+    field = whole.schema.field(place).with_type(encoded.type)
+    assert digest_of(row_hashes(whole.set_column(place, field, encoded))) == together
 
 
 def test_maps_that_arrow_has_built_have_the_digest_of_those_that_were_stored() -> None:
@@ -122,6 +127,20 @@ def test_values_that_change_places_change_the_digest() -> None:
     kinds = {"x": t.LongType(), "y": t.LongType()}
     assert digest([{"x": 1, "y": 2}], kinds=kinds) != digest([{"x": 2, "y": 1}], kinds=kinds)
     assert digest([one, one]) != digest([one])
+
+
+def test_values_that_differ_in_few_bits_and_change_places_change_the_digest() -> None:
+    bits = [*(sign << place for place in range(63) for sign in (1, -1)), -(2**63), 0]
+    halves = [text * 2 for text in ("aaaa", "aaab", "aaaA", "bbbb", "2026", "2025")]
+    for values, kind in ((bits, t.LongType()), (halves, t.StringType())):
+        rows = [{"x": first, "y": second} for first in values for second in values]
+        assert np.unique(row_hashes(table(rows, kinds={"x": kind, "y": kind}))).size == len(rows)
+
+
+def test_zeros_at_the_end_of_a_value_count() -> None:
+    values = [bytes(range(1, size + 1)) + bytes(zeros) for size in (0, 1, 15, 16, 31, 64, 100) for zeros in range(80)]
+    hashes = record_hashes("t", {**records([*values]), "offset": pa.array([0] * len(values))})
+    assert np.unique(hashes).size == len(set(values))
 
 
 def test_every_length_of_a_text_counts_every_byte_of_it() -> None:

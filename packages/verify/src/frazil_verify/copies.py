@@ -20,6 +20,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
 from frazil.spec.topics import Start
 from frazil.stages.table import table_stages
+from frazil.types import by_partition
 from frazil_verify.findings import Refusal
 
 ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
@@ -49,15 +50,18 @@ def plan_copies(tables: Iterable[Table]) -> list[Copies]:
     """Returns the runs that copy loaded tables with progress."""
     runs: list[Copies] = []
     for table in tables:
-        goal = {
-            (topic, partition): end for topic, ends in table.progress.offsets.items() for partition, end in ends.items()
-        }
+        goal = {place: end + _records_behind(table) for place, end in by_partition(table.progress.offsets).items()}
         run = next((candidate for candidate in runs if candidate.takes(goal)), None)
         if run is None:
             runs.append(run := Copies())
         run.tables.append(table)
         run.goal |= goal
     return runs
+
+
+def _records_behind(table: Table) -> int:
+    """Returns how many records a copy sees behind its table's progress: the next shows that a transaction is complete."""
+    return int(table.spec.changes.atomic is not None)
 
 
 def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | None:
@@ -72,6 +76,9 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | N
         return Refusal(ASIDE, _BY_PLACES)
     if spec.query.lookup:
         return Refusal("its rows were joined with older versions of reference tables", _BY_PLACES)
+    atomic = spec.changes.atomic
+    if atomic is not None and atomic.transaction_topic is not None:
+        return Refusal(f"no copy reads its topic of transactions {atomic.transaction_topic}", _BY_PLACES)
     ledger = state.progress.ledger
     if spec.source.start.kind == "latest" and (ledger is None or ledger.partial):
         reason = "`start: latest` does not say which record was its first, and it is older than its ledger"

@@ -18,6 +18,8 @@ from frazil_verify.history import History, Snapshot
 
 REPAIR_ID = "repair-id"
 """Summary key of a snapshot that `frazil repair` has made."""
+OTHER_HASHES = "another version began the ledger, with other hashes: offsets and numbers are compared, digests are not"
+"""The note on a table whose digests this version cannot compare."""
 _SUMS = ("records", "written", "bad", "dropped")
 
 
@@ -71,6 +73,8 @@ def check_ledger(pipeline: str, history: History) -> LedgerCheck:
     ledger, offsets = (None, None) if newest is None else (newest.ledger, newest.offsets)
     if newest is not None and ledger is None:
         seen.findings.note("the newest commit has no ledger: it is older than ledgers, or follows a reset")
+    if ledger is not None and not ledger.has_known_hashes:
+        seen.findings.note(OTHER_HASHES)
     return LedgerCheck(seen.findings, ledger, offsets, seen.commits)
 
 

@@ -36,12 +36,12 @@ from frazil.write.write import file_io
 from frazil_verify.copies import NOT_YET, had_other_topics, has_lost_records
 from frazil_verify.findings import Finding, Findings
 from frazil_verify.history import read_history
-from frazil_verify.independent.judge import Judge
+from frazil_verify.independent.judge import Judge, Judgement
 from frazil_verify.independent.matching import Ints, Places, are_inside
 from frazil_verify.independent.rules import NotJudged
 from frazil_verify.independent.stored import RowsNotReadable, StoredRows
 from frazil_verify.independent.topic import Range, TopicNotReadable, read_topic
-from frazil_verify.ledger_check import check_ledger
+from frazil_verify.ledger_check import OTHER_HASHES, check_ledger
 from frazil_verify.places import Expected, PlacedRows, check_places
 from frazil_verify.routed import with_values
 from frazil_verify.settings import rules_of
@@ -211,7 +211,8 @@ def _by_ledger(opened: Opened, table: Table) -> JudgedTable:
     seen = {"commits": ledger.commits, "records": ledger.records, "dead_letters": ledger.bad}
     if ledger.rows is not None:
         seen["rows"] = ledger.rows
-    digests = {} if check.ledger is None else _hex(records=ledger.record_digest, rows=ledger.row_digest)
+    has_digests = check.ledger is not None and ledger.has_known_hashes
+    digests = _hex(records=ledger.record_digest, rows=ledger.row_digest) if has_digests else {}
     return _judged(
         table,
         Level.LEDGER,
@@ -341,12 +342,8 @@ def _by_judge(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     bounded = opened.options.is_bounded
     is_partial = not opened.options.is_foreign and has_lost_records(table, opened.source, opened.catalog)
     judgement = judge.run(opened.options.keeps_all, is_partial, bounded)
-    if ledger is not None and not bounded and not is_partial and judgement.records == ledger.records:
-        if judgement.record_digest != ledger.record_digest:
-            judgement.findings.note("the records of the topic are others than those that the commits have read")
-        if judgement.dead != ledger.bad:
-            words = f"{judgement.dead} records must be dead letters, and the ledger has {ledger.bad}"
-            judgement.findings.note(words)
+    if ledger is not None and not bounded and not is_partial:
+        _compare_with_ledger(judgement, ledger)
     return _judged(
         table,
         Level.INDEPENDENT,
@@ -359,6 +356,19 @@ def _by_judge(opened: Opened, table: Table, state: TableState) -> JudgedTable:
         until=_ends(ranges),
         snapshot_id=state.head_id,
     )
+
+
+def _compare_with_ledger(judgement: Judgement, ledger: Ledger) -> None:
+    """Notes where the records that the topics have now are others than those that the commits have read."""
+    if not ledger.has_known_hashes:
+        judgement.findings.note(OTHER_HASHES)
+    if judgement.records != ledger.records:
+        return
+    if ledger.has_known_hashes and judgement.record_digest != ledger.record_digest:
+        judgement.findings.note("the records of the topic are others than those that the commits have read")
+    if judgement.dead != ledger.bad:
+        words = f"{judgement.dead} records must be dead letters, and the ledger has {ledger.bad}"
+        judgement.findings.note(words)
 
 
 def _schema_texts(opened: Opened, table: Table) -> Mapping[int, str]:

@@ -17,6 +17,7 @@ from frazil_verify.model.settings import Column, Settings, table_of
 from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
 _FORMATS = ("json", "avro", "json_schema")
+_KEY_FORMATS = ("raw", "json", "text")
 _BY_COPY = "run it without --independent: a copy of the table is made and compared"
 _BY_PLACES = "add --rows or --ledger in its place, which find lost and doubled records by their offsets"
 
@@ -38,6 +39,9 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
     keys = changes.key_columns if changes is not None else ()
     if changes is not None and (not keys or any("." in name for name in keys)):
         raise NotJudged("its key columns are not columns of the table, or not known yet", _BY_COPY)
+    is_plain = spec.source.key.format == "text" or (spec.source.key.format == "raw" and spec.changes.envelope is None)
+    if changes is not None and is_plain and not spec.changes.key_columns:
+        raise NotJudged("the whole key identifies its rows", _BY_COPY)
     envelope = "none"
     if spec.changes.envelope is not None:
         envelope = "upsert" if changes is not None else "changelog" if spec.changes.changelog else "append"
@@ -45,7 +49,7 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
         settings,
         table_of(columns, comments, settings),
         schema,
-        Format(spec.source.value.format, envelope, schemas, spec.source.key.format == "json"),
+        Format(spec.source.value.format, envelope, schemas, spec.source.key.format),
         keys,
         spec.changes.order_by or "",
         _route_of(table),
@@ -71,6 +75,7 @@ def why_not(spec: TableSpec) -> str:
         f"its records are {source.value.format}": source.value.format not in _FORMATS,
         "its records name their schema in another way than Confluent's": source.value.framing != "confluent",
         "its envelope has no rules": changes.envelope is not None and changes.envelope.kind != "debezium",
+        f"its keys are {source.key.format}": changes.mode == "upsert" and source.key.format not in _KEY_FORMATS,
         "its rows are merged of several records": any(function != "latest" for _, function in changes.merge),
         "it drops duplicates": changes.dedupe is not None,
         "deleted rows stay in it (`deletes: soft`)": changes.deletes == "soft",

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, Running
 
 FIRST = 60
 """The number of records of each topic before the first run; tables with `start: latest` have none of them."""
@@ -161,12 +161,26 @@ class Scene:
         self.sent += count
 
     def fill(self) -> None:
-        """Two runs, each after as many records, and Spark that knows the catalog."""
-        for _ in range(2):
-            self.send(FIRST)
-            self.pipeline.run()
+        """Records before a run and while it runs, with which `start: latest` begins, and Spark that knows the catalog."""
+        self.fill_tables()
         self.spark.restart()
         self.spark.add_local_catalog("frazil", self._folder)
+
+    def fill_tables(self) -> None:
+        """The tables alone."""
+        self.send(FIRST)
+        with self.pipeline.start() as run:
+            self._wait_for_commit(run, "k.append")
+            self.send(FIRST)
+            self._wait_for_commit(run, "k.latest")
+            run.stop()
+        self.pipeline.run()
+
+    @staticmethod
+    def _wait_for_commit(run: Running, table: str) -> None:
+        count = 1
+        while table not in {line["table"] for line in run.wait_for("batch_committed", count)}:
+            count = len(run.events_named("batch_committed")) + 1
 
     def verify(self, *words: str) -> tuple[int, dict[str, Any]]:
         """The exit code, and what was found of each table, by its name in its namespace."""

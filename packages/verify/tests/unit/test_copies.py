@@ -15,7 +15,7 @@ from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import find_tables
 from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
-from frazil.spec.settings import LookupSpec
+from frazil.spec.settings import AtomicSpec, LookupSpec
 from frazil.stages.expect_settings import ExpectationSpec
 from frazil_testing.twins import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
@@ -75,12 +75,23 @@ def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tm
     assert [copies.tables for copies in plan_copies([a, b, further])] == [[a, b], [further]]
 
 
+def test_a_copy_sees_the_change_that_shows_that_the_last_transaction_is_complete(
+    tmp_path: Path,
+) -> None:
+    _, (table, _) = _scene(tmp_path)
+    table.spec = table.spec.model_copy(update={"atomic": AtomicSpec()})
+    assert table.state is not None
+    table.state = replace(table.state, progress=replace(table.progress, offsets={"a": {0: 4}}))
+    assert [copies.goal for copies in plan_copies([table])] == [{("a", 0): 5}]
+
+
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
         ("no progress", "it has no progress yet"),
         ("latest", "`start: latest` does not say which record was its first, and it is older than its ledger"),
         ("lookup", "its rows were joined with older versions of reference tables"),
+        ("events", "no copy reads its topic of transactions t"),
         ("deleted", "the topic a does not exist any more"),
         ("recreated", "the topic a was deleted and created again"),
     ],
@@ -97,6 +108,8 @@ def test_what_no_topic_can_prove_is_named(
         monkeypatch.setattr(scene.catalog, "load", lambda _: older)
     elif case == "lookup":
         table.spec = table.spec.model_copy(update={"lookup": (LookupSpec(name="l"),)})
+    elif case == "events":
+        table.spec = table.spec.model_copy(update={"atomic": AtomicSpec(transaction_topic="t")})
     elif case == "deleted":
         del scene.source.by_name["a"]
     elif case == "recreated":

@@ -13,7 +13,7 @@ from frazil.ledger import Ledger
 from frazil.types import Balance, CommittedBatch, Progress
 from frazil_verify.findings import Kind
 from frazil_verify.history import History, Snapshot
-from frazil_verify.ledger_check import check_ledger
+from frazil_verify.ledger_check import OTHER_HASHES, check_ledger
 
 PIPELINE = "p"
 BATCH = 10
@@ -60,6 +60,15 @@ def test_a_clean_history_has_no_finding_and_each_commit_is_compared_with_the_one
     check = check_ledger(PIPELINE, History(tuple(clean())))
     assert (check.findings.counts, check.findings.notes) == ({}, [])
     assert (check.commits, check.ledger) == (4, commit(5).ledger)
+
+
+def test_a_ledger_of_another_version_is_compared_without_its_digests() -> None:
+    older = [committed(number, _ledger(number, hash_version=1)) for number in range(1, 6)]
+    check = check_ledger(PIPELINE, History(tuple(older)))
+    assert (dict(check.findings.counts), check.findings.notes) == ({}, [OTHER_HASHES])
+    assert check.commits == 4
+    gap = [*older[:2], *older[3:]]
+    assert kinds(gap) == {Kind.LEDGER}
 
 
 def test_expired_snapshots_take_nothing_from_the_ledger() -> None:

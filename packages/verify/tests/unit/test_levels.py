@@ -9,10 +9,13 @@ import pytest
 
 from frazil.cli.main import main
 from frazil.errors import SpecError
+from frazil.ledger import Ledger, dump_ledger, load_ledger
 from frazil.spec import load_spec
 from frazil_verify.command import _share_of
+from frazil_verify.independent.judge import Judgement
 from frazil_verify.independent.topic import Range
-from frazil_verify.levels import Opened, Options, _sampled, _time_of
+from frazil_verify.ledger_check import OTHER_HASHES
+from frazil_verify.levels import Opened, Options, _compare_with_ledger, _sampled, _time_of
 from frazil_verify.verify import verify_tables
 
 FILE = "pipeline: p\nkafka: {bootstrap.servers: 'localhost:1'}\ntables: {a.b: {topic: t}}\n"
@@ -60,3 +63,22 @@ def test_a_sample_has_the_share_of_the_offsets_in_blocks_and_at_least_one() -> N
     assert all(0 < block.end - block.start <= 10_000 for block in blocks)
     assert len(list(_sampled(opened, [Range("t", 0, 5, 9)]))) == 1
     assert list(_sampled(Opened(nothing, nothing, nothing, Options(), print), every)) == every
+
+
+@pytest.mark.parametrize(
+    ("hash_version", "digest", "notes"),
+    [
+        ('"hash_version":2,', 5, []),
+        ('"hash_version":2,', 6, ["the records of the topic are others than those that the commits have read"]),
+        ("", 6, [OTHER_HASHES]),
+        ('"hash_version":3,', 6, [OTHER_HASHES]),
+    ],
+    ids=["equal", "others", "before versions", "newer"],
+)
+def test_digests_of_a_ledger_with_other_hashes_accuse_nobody(hash_version: str, digest: int, notes: list[str]) -> None:
+    text = dump_ledger(Ledger(1, "", 9, 9, 5, 9)).replace('"hash_version":2,', hash_version)
+    ledger = load_ledger(text)
+    assert ledger is not None
+    judgement = Judgement(records=9, record_digest=digest)
+    _compare_with_ledger(judgement, ledger)
+    assert judgement.findings.notes == notes

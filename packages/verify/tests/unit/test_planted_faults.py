@@ -72,6 +72,38 @@ def test_a_whole_table_has_no_finding(filled: tuple[str, Filled]) -> None:
     assert judgement.rows == 40
 
 
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"key_columns": ["id"]}, '{"id": %d}'),
+        ({"key_columns": ["id"]}, "%d"),
+        ({"key_columns": ["id"], "key": {"format": "json"}}, '{"id": %d}'),
+        ({"key_columns": ["id"], "key": {"format": "json"}}, "%d"),
+        ({"key": {"format": "json"}}, '{"id": %d}'),
+        ({"key_columns": ["name"]}, "name %d"),
+        ({"key_columns": ["name"], "key": {"format": "text"}}, "name %d"),
+        ({"key_columns": ["name"], "key": {"format": "json"}}, '"name %d"'),
+    ],
+    ids=str,
+)
+def test_deletes_by_keys_in_every_form_are_no_faults(tmp_path: Path, settings: Mapping[str, Any], key: str) -> None:
+    values = [(number, json.dumps(value(number)).encode()) for number in range(6)]
+    sent = [Sent(0, text, (key % number).encode()) for number, text in [*values, (2, None), (4, None), (9, None)]]
+    table = {"metadata": PLACES, "columns": COLUMNS, "mode": "upsert", "format_version": 2, **settings}
+    filled = Filled.of(tmp_path, table, sent)
+    assert len(filled.rows()) == 4
+    assert filled.judge().findings.counts == {}
+
+
+@pytest.mark.parametrize("settings", [{}, {"key": {"format": "text"}}])
+def test_rows_of_keys_without_a_rule_are_not_judged(tmp_path: Path, settings: Mapping[str, Any]) -> None:
+    table = {"metadata": PLACES, "columns": COLUMNS, "mode": "upsert", "format_version": 2, **settings}
+    filled = Filled.of(tmp_path, table, [Sent(0, json.dumps(value(1)).encode(), b"a key")])
+    with pytest.raises(NotJudged, match="the whole key identifies its rows") as refused:
+        filled.judge()
+    assert refused.value.remedy == "run it without --independent: a copy of the table is made and compared"
+
+
 def test_every_planted_fault_is_found_with_its_offset(filled: tuple[str, Filled]) -> None:
     kind, table = filled
     unfound = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from frazil.errors import InvariantError
 from frazil.ingest.tables.table import Planned
-from frazil.ledger import MODULUS, Ledger
+from frazil.ledger import HASH_VERSION, MODULUS, Ledger
 from frazil.report import TaskReport
 from frazil.stages.table import table_stages
 from frazil.types import Balance, Offsets, Progress, by_partition, by_topic
@@ -54,6 +54,7 @@ def next_ledger(planned: Planned, report: TaskReport, before: Progress, balance:
     if rows is not None and row_digest is not None:
         rows, row_digest = rows + counts.row_count, (row_digest + counts.row_digest) % MODULUS
     partial = bool(before.offsets) if ledger is None else ledger.partial
+    hash_version = HASH_VERSION if ledger is None else ledger.hash_version
     known = {} if ledger is None or is_recreated else before.offsets
     if ledger is None or is_recreated:
         ledger = Ledger()
@@ -70,6 +71,7 @@ def next_ledger(planned: Planned, report: TaskReport, before: Progress, balance:
         row_digest=row_digest,
         partial=partial,
         starts=_starts(ledger, known, planned.position),
+        hash_version=hash_version,
     )
 
 

@@ -57,8 +57,8 @@ class Format:
     envelope: str = "none"
     #: The texts of the registry's schemas by id.
     schemas: Mapping[int, str] = field(default_factory=dict)
-    #: Whether keys are JSON; they are text otherwise.
-    has_json_keys: bool = False
+    #: The format of keys: `json`, `text`, or `raw` where the file does not name it.
+    keys: str = "raw"
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ class RowMaker:
         self._rules = rules
         self._fields = rules.compared
         self._metadata = {column: name for name, column in rules.settings.metadata.items()}
+        self._texts = {column.name for column in rules.schema if pa.types.is_string(column.type)}
         self._quick = self._quick_types()
         self._signatures: dict[Any, _Quick | None] = {}
         envelope = rules.format.envelope
@@ -295,14 +296,23 @@ class RowMaker:
 
     def _key_of(self, record: Record) -> tuple[Any, ...] | None:
         """Returns the key that a delete or a tombstone names."""
-        settings, table = self._rules.settings, self._rules.table
+        settings, table, names = self._rules.settings, self._rules.table, self._rules.key_columns
         if record.key is None:
             return None
-        outcome = json_records.outcome_of(settings, table, record.key) if self._rules.format.has_json_keys else None
-        if outcome is None:
-            return (record.key.decode(),) if len(self._rules.key_columns) == 1 else None
-        outcome = outcome if outcome.row else connect.outcome_of(settings, table, record.key)
-        return tuple(outcome.row.get(name) for name in self._rules.key_columns)
+        text, keys = record.key.decode(errors="surrogateescape").removeprefix("\ufeff"), self._rules.format.keys
+        is_record = keys != "text" and text.lstrip().startswith("{")
+        if not is_record and len(names) > 1:
+            return None
+        if not is_record and (keys == "text" or (keys == "raw" and names[0] in self._texts)):
+            return (text,)
+        if not is_record:  # The value of the column alone.
+            declared = settings.columns.get(names[0])
+            for name in reversed((declared.field if declared is not None else ()) or names):
+                text = f"{{{json.dumps(name)}: {text}}}"
+        key = text.encode(errors="surrogateescape")
+        outcome = json_records.outcome_of(settings, table, key)
+        outcome = outcome if outcome.row else connect.outcome_of(settings, table, key)
+        return tuple(outcome.row.get(name) for name in names)
 
     def _table(self, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Table:
         columns = []
