@@ -19,7 +19,7 @@ from frazil.process.program import Call, Expression, Field, Literal
 from frazil.stages.row_stage import RowStage
 from frazil.stages.stage import Assembler, RowWriter
 from frazil.write.target import TableTarget
-from frazil_blobs.extract import INFO
+from frazil_blobs.extract import INFO, require_readers
 from frazil_blobs.models import try_model, vectors_of
 from frazil_blobs.pictures import thumbnail_of
 from frazil_blobs.settings import BlobSettings, MiB
@@ -214,6 +214,16 @@ def check(settings: BlobSettings, location: str | None) -> Iterator[StageCheck]:
         yield StageCheck(True, tried, "the packs are outside of the table's folder, so nobody takes them for orphans")
 
 
+def check_readers() -> StageCheck:
+    """Returns whether what reads pictures, films and sounds is installed on this machine."""
+    tried = "looked for what `extract` and `thumbnails` need"
+    try:
+        require_readers()
+    except SpecError as error:
+        return StageCheck(False, tried, error.message, error.remedy)
+    return StageCheck(True, tried, "Pillow and tinytag are installed")
+
+
 def check_models(settings: BlobSettings) -> Iterator[StageCheck]:
     """Yields whether each model can be loaded on this machine, and makes vectors of the declared dimension."""
     for column, embedding in settings.embeddings.items():
@@ -257,6 +267,8 @@ class BlobStage(RowStage):
     def check_table(self, location: str | None) -> Iterator[StageCheck]:
         """See TableStage."""
         yield from check(self.settings, location)
+        if self.settings.extract or self.settings.thumbnails:
+            yield check_readers()
         yield from check_models(self.settings)
 
     def change(self, columns: Mapping[str, pa.Array]) -> StageResult:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from frazil.errors import SpecError
+from frazil_blobs import extract
 from frazil_blobs.extract import info_of
 from frazil_blobs.models import vectors_of
 from frazil_blobs.pictures import pixels_of, thumbnail_of
@@ -137,6 +138,16 @@ def test_a_model_that_is_none_stops_the_table_until_another_is_named(tmp_path: P
         assert (checked.is_ok, checked.remedy) == (False, remedy)
         assert checked.result in str(caught.value)
     assert list(vectors_of(mean_colour(tmp_path), 3, [None])) == [None]
+
+
+def test_a_machine_that_cannot_read_pictures_is_told_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = table(tmp_path, COLUMNS, ["image"], thumbnails={"image": {"column": "thumb"}})
+    assert [checked.is_ok for checked in target.stages[0].check_table(None)] == [True, True]
+    monkeypatch.setattr(extract, "find_spec", lambda _: None)
+    _, checked = target.stages[0].check_table(None)
+    assert (checked.is_ok, "pip install 'frazil-blobs[media]'" in checked.remedy) == (False, True)
 
 
 def test_a_sound_has_its_duration() -> None:
