@@ -1,5 +1,7 @@
 """Tables that are their own state, on real services: SIGKILL between look-up and commit and right behind a commit, doubled
 records, a second process. What Python computes of all records is what Spark, PyIceberg, DuckDB and Polars read.
+
+In time: a kill at each of the two steps, here.
 """
 
 from __future__ import annotations
