@@ -9,8 +9,8 @@
 
 The last part becomes the record, with the whole value. A task whose range begins in the middle of a value reads the parts
 before it once more, so that progress needs no memory of open values: what becomes of a record depends on the `within`
-offsets before it, and on nothing else. Hence a part 0 always begins its value again: whether it was sent before is known only
-to a task that has read back, which would cost a read for each value.
+offsets before it, and on nothing else. Hence a part 0 always begins its value again: whether it was sent before is known
+only to a task that has read back, which would cost a read for each value.
 """
 
 from __future__ import annotations
