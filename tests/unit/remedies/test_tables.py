@@ -134,7 +134,9 @@ STOPS = [
     RemedyCase(
         "columns: {x: long}",
         (tuple({"x": "bad"} for _ in range(100)),),
-        "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more",
+        "where the text is a number, `cast: {x: long}` converts it, with `columns: {x: {type: string, coerce: true}}` if"
+        " other records have numbers; or fix the producer or the declared columns;"
+        " `dead_letters: {stop_above: …}` tolerates more",
         [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
         is_new=True,
     ),
