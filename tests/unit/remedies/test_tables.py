@@ -133,9 +133,11 @@ STOPS = [
     ),
     RemedyCase(
         "columns: {x: long}",
-        (tuple({"x": True} for _ in range(100)),),
-        "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more",
-        [("columns: {x: boolean}", [{"x": True}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
+        (tuple({"x": "bad"} for _ in range(100)),),
+        "where the text is a number, `cast: {x: long}` converts it, with `columns: {x: {type: string, coerce: true}}` if"
+        " other records have numbers; or fix the producer or the declared columns;"
+        " `dead_letters: {stop_above: …}` tolerates more",
+        [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
         is_new=True,
     ),
     RemedyCase(
