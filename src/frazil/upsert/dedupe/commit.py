@@ -29,7 +29,7 @@ from frazil.upsert.dedupe.stored import HashNumbers, files_with, hashes_in_order
 from frazil.upsert.deduplicate import KeySet, key_codes, load_table
 from frazil.upsert.lookup.delete_files import bits_of, write_deletes
 from frazil.upsert.lookup.live_rows import in_threads, read_columns, retain_live_files
-from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions, bounds_of, null_count_of
+from frazil.upsert.lookup.pruning import BOUNDED, KeyBounds, KeyFilters, KeyPartitions, bounds_of, null_count_of
 from frazil.upsert.lookup.search import Found, Hits, live_hits
 from frazil.upsert.records.read_changes import key_of
 from frazil.write.target import Dedupe, TableTarget
@@ -205,8 +205,17 @@ def _candidates(target: TableTarget, dedupe: Dedupe, batch: _Batch, files: Seque
     """Returns the files that may have an id of the batch by their partition, bounds and Bloom filters. The ids of a large
     batch are not read for this: its own files have bounds too.
     """
-    if not files or batch.owner.size > _MOST_PRUNED:
-        return [file for file in files if _may_overlap(target, dedupe, batch, file)]
+    if not files:
+        return []
+    if batch.owner.size > _MOST_PRUNED:
+        # The bounds of the batch's files do not include the ids of rows that are in no file.
+        sent = np.flatnonzero(~batch.are_in_files)
+        bounds = KeyBounds(target, _read(target, dedupe, batch, sent).keys, dedupe.paths) if sent.size else None
+        return [
+            file
+            for file in files
+            if _may_overlap(target, dedupe, batch, file) or (bounds is not None and bounds.may_have(file))
+        ]
     keys = _read(target, dedupe, batch, np.arange(batch.owner.size)).keys
     _, firsts = np.unique(key_codes(keys), return_index=True)
     distinct = [key.take(pa.array(firsts)) for key in keys]
@@ -220,7 +229,7 @@ def _may_overlap(target: TableTarget, dedupe: Dedupe, batch: _Batch, file: LiveF
     own_files = [own for files in batch.files for own in files]
     for path in dedupe.paths:
         field = target.schema.find_field(".".join(path))
-        if not own_files or not isinstance(field.field_type, PrimitiveType):
+        if not own_files or not isinstance(field.field_type, BOUNDED):
             continue
         lower, upper = bounds_of(file, field.field_id, field.field_type)
         bounds = [bounds_of(own, field.field_id, field.field_type) for own in own_files]

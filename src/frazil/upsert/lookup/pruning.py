@@ -45,7 +45,7 @@ _WIDENED = (LongType, TimestampType, TimestamptzType)
 _MOST_KEYS_TO_SORT = 100_000
 # Not of UUIDs: Iceberg's Java library compared their two 64-bit parts as signed numbers when it merged bounds of row
 # groups (apache/iceberg#14216), and a file does not name its writer.
-_BOUNDED = (
+BOUNDED = (
     IntegerType,
     LongType,
     DecimalType,
@@ -92,7 +92,7 @@ class KeyBounds:
         self._are_ends = len(keys[0]) > _MOST_KEYS_TO_SORT
         for key, path in zip(keys, paths, strict=True):
             column = target.schema.find_field(".".join(path))
-            if isinstance(column.field_type, _BOUNDED):
+            if isinstance(column.field_type, BOUNDED):
                 values = _plain_sorted(_ends(key) if self._are_ends else key)
                 self._sorted.append((column.field_id, column.field_type, values))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -164,3 +165,15 @@ def test_an_event_that_another_writer_adds_before_the_commit_is_a_duplicate(
     merging.tell({"id": "b", "v": 3}, {"id": "c", "v": 4})
     assert merging.table_rows("id", "v") == [("a", 1), ("b", 2), ("c", 4)]
     assert _balance(merging).dropped == {"duplicate": 1}
+
+
+def test_ids_of_one_hash_are_looked_up_each_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("id_rows", "stored"):
+        monkeypatch.setattr(f"frazil.upsert.dedupe.{module}.hash_ids", lambda keys: np.full(len(keys[0]), 7, np.uint64))
+    monkeypatch.setattr("frazil.upsert.dedupe.commit._MOST_PRUNED", 0)
+    merging = Merging(tmp_path, "dedupe: {by: [id]}, format_version: 3")
+    for ids in ((100, 5), (1, 5, 2)):
+        for number in ids:
+            merging.put({"id": number})
+        merging.catch_up()
+    assert sorted(merging.table_rows("id")) == [(1,), (2,), (5,), (100,)]
