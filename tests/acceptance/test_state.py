@@ -337,8 +337,8 @@ def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
     lineage = pipeline.command("lineage")["tables"]
     assert {
         name: {column["name"]: column["fields"] for column in lineage[name]["columns"] if column["name"] in columns}
-        for name, columns in ((minutes.table, ("begin", "n", "mean")), (tables[3].table, ("name",)))
+        for name, columns in ((minutes.table, ("begin", "n", "mean")), (tables[3].table, ("name", "valid_from")))
     } == {
         minutes.table: {"begin": ["ts"], "n": [], "mean": ["amount"]},
-        tables[3].table: {"name": ["name"]},
+        tables[3].table: {"name": ["name"], "valid_from": ["at"]},
     }

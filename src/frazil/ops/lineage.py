@@ -97,4 +97,8 @@ def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:
 
 def _metadata_of(table: Table) -> dict[str, str]:
     """Returns the metadata in each column that `metadata` names, by the name that queries use."""
-    return {column: METADATA_COLUMNS[field] for field, column in table.spec.metadata.items()}
+    columns = {column: METADATA_COLUMNS[field] for field, column in table.spec.metadata.items()}
+    changes = table.spec.changes
+    if changes.keeps_history and changes.order_by is not None:
+        columns |= dict.fromkeys((table.spec.metadata["valid_from"], table.spec.metadata["valid_to"]), changes.order_by)
+    return columns
