@@ -64,7 +64,8 @@ def check_plan_and_pages(service: Service, table: str) -> None:
     assert {path: text for path, (status, text) in pages.items() if status != 200} == {}
     assert f'href="/tables/{table}"' in pages["/"][1]
     tabs = "".join(service.get(f"/tables/{table}?tab={tab}")[1] for tab in ("commits", "files", "schema"))
-    for shown in ("<td>ingestion</td><td>append</td>", "<td>created</td>", "data files</caption>", '<th scope="row">'):
+    created = '<li class="created">created</li>'
+    for shown in ("<td>ingestion</td><td>append</td>", created, "data files</caption>", '<th scope="row">'):
         assert shown in tabs
     assert ">java<" in pages["/process"][1]
     used, most = service.sample("frazil_jvm_heap_used_bytes"), service.sample("frazil_jvm_heap_max_bytes")
