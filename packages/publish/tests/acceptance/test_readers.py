@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -35,30 +36,29 @@ _S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
 Ids = list[int]
 
 
-class Kind:
+class Kind(ABC):
     """A kind of catalog whose tables are in the store."""
 
     def __init__(self, folder: Path, store: ObjectStore, rest: RestCatalogServer) -> None:
         self.folder, self.store, self.rest = folder, store, rest
+        #: Ends the servers of its own.
+        self.servers = ExitStack()
 
+    @abstractmethod
     def section(self) -> dict[str, Any]:
         """The pipeline file's `catalog`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spark(self) -> dict[str, str]:
         """The catalog's properties for another team's Spark."""
-        raise NotImplementedError
 
+    @abstractmethod
     def location(self, table: str) -> str:
         """The table's metadata file."""
-        raise NotImplementedError
 
     def trino(self) -> dict[str, str]:
         """The catalog's properties for Trino; empty where it has no such catalog."""
         return {}
-
-    def close(self) -> None:
-        """Ends its server."""
 
 
 class Sqlite(Kind):
@@ -100,6 +100,7 @@ class Nessie(Kind):
         super().__init__(folder, store, rest)
         self._lake = NessieLake(folder)
         self._lake.server.start()
+        self.servers.callback(self._lake.server.kill)
 
     def section(self) -> dict[str, Any]:
         return {"type": "nessie", **self._place(), "properties": {**self.store.references(), **_S3}}
@@ -114,9 +115,6 @@ class Nessie(Kind):
         place = {"uri": self._lake.server.uri, "default-warehouse-dir": "s3://lake/nessie"}
         own = {f"iceberg.nessie-catalog.{name}": value for name, value in place.items()}
         return {"iceberg.catalog.type": "nessie", **own}
-
-    def close(self) -> None:
-        self._lake.server.kill()
 
     def _place(self) -> dict[str, str]:
         return {"uri": self._lake.server.uri, "warehouse": "s3://lake/nessie"}
@@ -168,7 +166,7 @@ def kind(
     """A catalog of this kind."""
     made = KINDS[request.param](tmp_path, store, catalog)
     yield made
-    made.close()
+    made.servers.close()
 
 
 def test_every_engine_reads_only_what_has_passed(
