@@ -17,6 +17,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
+from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import FORMATS
 from frazil.plugins.stages import STAGES
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
@@ -236,6 +238,9 @@ def test_what_a_package_imports_in_tasks_only_at_a_users_wish_is_sent_to_those_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readers = {"pillow", "tinytag", "onnxruntime"}
+    # What an earlier test of this process declared is in use for as long as it runs.
+    for registry in (FORMATS, ENVELOPES, STAGES):
+        monkeypatch.setattr(registry, "packages", set())
     assert not readers & {distribution.name.lower() for distribution in ship.task_distributions()}
     monkeypatch.setattr(STAGES, "packages", {"frazil-blobs"})
     sent = {distribution.name.lower() for distribution in ship.task_distributions()}
