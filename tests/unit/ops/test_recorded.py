@@ -18,7 +18,7 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
 from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
-from frazil.ops.table_status import VerificationReport
+from frazil.ops.table_status import Observations, VerificationReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.types import OffsetRange, Resolved
 from frazil_testing.twins import FakeClock
@@ -40,8 +40,8 @@ class Recorded:
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
         table.changes.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
-        compared = {"s.a": VerificationReport(5)}
-        self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))
+        observed = Observations({"s.a": MAINTENANCE}, {"s.a": VerificationReport(5)})
+        self._file.write([table], False, Alone("b", "1", 0).state, Published("g"), observed)
         self.state = self._file.state
         self.written = json.loads(self._file.path.read_text())
 

@@ -26,7 +26,7 @@ from frazil.ops.pipeline_status import as_document
 from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
-from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
+from frazil.ops.table_status import MaintenanceReport, Observations, VerificationReport, run_document
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
@@ -83,11 +83,13 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     )  # fmt: skip
     file.write(
         [table],
-        maintenance={"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
-        verification={"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
         leadership=LeadershipState("kafka", "spread", "one", members, "one", 7, "first", {"s.a": "one"}),
         offsets=Published("frazil-p", NOW_MS - 700, "refused"),
-        publishing={"s.a": publishing},
+        observed=Observations(
+            {"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
+            {"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+            {"s.a": publishing},
+        ),
     )
     assert file.state is not None
     health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)
