@@ -76,7 +76,7 @@ def why_not(spec: TableSpec) -> str:
         "its records name their schema in another way than Confluent's": source.value.framing != "confluent",
         "its envelope has no rules": changes.envelope is not None and changes.envelope.kind != "debezium",
         f"its keys are {source.key.format}": changes.mode == "upsert" and source.key.format not in _KEY_FORMATS,
-        "its rows are merged of several records": any(function != "latest" for _, function in changes.merge),
+        "its rows are merged of several records": changes.counts_every_row,
         "it drops duplicates": changes.dedupe is not None,
         "deleted rows stay in it (`deletes: soft`)": changes.deletes == "soft",
         "transactions are atomic": changes.atomic is not None,
