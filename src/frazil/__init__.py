@@ -1,7 +1,7 @@
 """Frazil turns Kafka topics into maintained Apache Iceberg tables.
 
 What is named in `__all__` is the Python API. It is imported when it is first used: `import frazil` takes a millisecond.
-`frazil.blobs` and the like are modules of installed packages (`plugins/modules.py`).
+`frazil.blobs` and the like are modules of installed packages (`plugins/registration.py`).
 """
 
 import importlib
@@ -69,7 +69,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        module = None if name.startswith("_") else importlib.import_module("frazil.plugins.modules").module_of(name)
+        module = None if name.startswith("_") else importlib.import_module("frazil.plugins.registration").module_of(name)
         if module is not None:
             return module
         raise AttributeError(f"module 'frazil' has no attribute '{name}'")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.branches_port import BranchMove
+from frazil.catalog.maintenance_port import BranchMove
 from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.clock import new_id
 from frazil.maintenance.run import DELETES_OPTIONS

@@ -11,7 +11,7 @@ from typing import Any
 
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
-from frazil.shares.naming import parse_source, parse_template
+from frazil.shares.share import parse_source, parse_template
 from frazil.shares.share import Division, Share
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector

@@ -59,8 +59,8 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
-from frazil.plugins.elections import ELECTIONS
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import ELECTIONS
+from frazil.plugins.driver import REGISTRIES
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar, cast
 
-from frazil.catalog.vended import VENDED, Vended
+from frazil.secrets import VENDED, Vended
 from frazil.errors import FrazilError, SpecError
 from frazil.secrets import mask
 

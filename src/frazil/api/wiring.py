@@ -13,7 +13,7 @@ from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.probe import properties_of_file
 from frazil.catalog.port import Catalog
-from frazil.catalog.unmade import catalog_without_tables
+from frazil.catalog.port import catalog_without_tables
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Alone, Leadership
@@ -23,8 +23,8 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
-from frazil.plugins.elections import ELECTIONS
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import ELECTIONS
+from frazil.plugins.driver import REGISTRIES
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm

@@ -16,7 +16,7 @@ from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import NestedField, StructType
 
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transform_of
 from frazil.spec.syntax.problems import advice
 

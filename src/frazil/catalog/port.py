@@ -7,18 +7,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
-
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
 from frazil.store.properties import credentials_end_ms
 from frazil.types import Commit, DataFile, Progress, RowDelta
-
+from collections.abc import Callable, Mapping
+from typing import cast
 
 @dataclass(frozen=True)
 class StoredLayout:
@@ -298,3 +297,24 @@ class Catalog(Protocol):
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """Deletes files that no snapshot names, as far as possible."""
+
+
+class _Unmade:
+    """Answers the questions that come before a table is loaded; the others follow a table that was."""
+
+    def __init__(self, reach: Callable[[str], Mapping[str, str]]) -> None:
+        self._reach = reach
+
+    def load(self, table: str) -> None:  # noqa: ARG002
+        return None
+
+    def on_main(self, table: str) -> Catalog:  # noqa: ARG002
+        return cast(Catalog, self)
+
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        return self._reach(location)
+
+
+def catalog_without_tables(reach: Callable[[str], Mapping[str, str]] = lambda _: {}) -> Catalog:
+    """Returns a catalog without tables, for reading. reach: `store_properties`."""
+    return cast(Catalog, _Unmade(reach))

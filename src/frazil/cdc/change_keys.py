@@ -34,7 +34,7 @@ from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
-from frazil.name_case import Spellings, fold_case
+from frazil.column_names import Spellings, fold_case
 from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at

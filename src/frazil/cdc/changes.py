@@ -57,7 +57,7 @@ from frazil.cdc.envelope import (
     opened_fields,
     own_values,
 )
-from frazil.cdc.messages import gather, spread
+from frazil.cdc.envelope import gather, spread
 from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require

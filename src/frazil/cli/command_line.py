@@ -14,7 +14,7 @@ import typer
 import frazil
 from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names, shared_last
 from frazil.cli.output import Output, OutputFormat, ReaderGone
-from frazil.cli.overrides import take_overrides
+from frazil.cli.commands import take_overrides
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.syntax.environments import CHOSEN
 

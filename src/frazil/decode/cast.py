@@ -31,14 +31,14 @@ from frazil.decode.lossless import (
     remedy_of_values,
 )
 from frazil.error_classes import ErrorClass
-from frazil.name_case import Spellings
-from frazil.name_length import drop_long_names, long_name_in
+from frazil.column_names import Spellings
+from frazil.column_names import drop_long_names, long_name_in
 from frazil.schema.arrow import Bools, arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
-from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_for
+from frazil.schema.conflicts import KEYS_AS_TEXT, OF_KEYS, declaration_for
 
 
 def convert_columns(

@@ -28,7 +28,7 @@ from frazil.ingest.tables.preflight import refuse_foreseen, warnings_of
 from frazil.ingest.tables.schema_changes import declared_adder
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
-from frazil.name_case import fold_case
+from frazil.column_names import fold_case
 from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.status import MissingTopics, problem_of

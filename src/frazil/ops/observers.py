@@ -22,7 +22,7 @@ from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.ops.table_status import VerificationReport
 from frazil.plugins.extras import unread_variables
-from frazil.plugins.observers import OBSERVERS, ObserverKind
+from frazil.plugins.driver import OBSERVERS, ObserverKind
 from frazil.spec import PipelineSpec
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.lineage import notes_document
 from frazil.ops.reports import Problem, held_back, problem_document
-from frazil.ops.sampled_changes import (
+from frazil.ops.sampling import (
     keys_beside,
     kinds_without_rows,
     unopened_envelopes,
@@ -44,7 +44,7 @@ from frazil.ops.sampled_changes import (
 )
 from frazil.ops.sampling import decode_sample, own_sample, propose_times, sampled_keys
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
-from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
+from frazil.ops.sampling import absent_columns, unselected_fields, unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema

@@ -20,7 +20,7 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import to_json
 from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem
-from frazil.schema.rejected_changes import RefusedChange
+from frazil.schema.conflicts import RefusedChange
 from frazil.types import OffsetRange, Resolved, list_names
 
 Milliseconds = Annotated[int, Field(ge=-(2**63), lt=2**63), "milliseconds since the epoch"]

@@ -60,7 +60,7 @@ class EnvelopeKind:
     #: Whether record keys have the fields that identify the row; otherwise an upsert table must name `key_columns`.
     has_key_fields: bool = True
     #: Opens messages that have several rows each: `open_rows(records, fields, reading, limit, large)` returns the
-    #: `cdc.messages.MessageRows` with the columns `fields` of `cdc.envelope`; the function, or `module:name` of it. None: a
+    #: `cdc.envelope.MessageRows` with the columns `fields` of `cdc.envelope`; the function, or `module:name` of it. None: a
     #: record has one row. large: mismatches for values that were left out for their size.
     open_rows: Callable[..., Any] | str | None = None
     #: Without `members`: the members with the row after and before the change, for warnings.

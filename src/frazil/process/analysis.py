@@ -18,8 +18,8 @@ from pyiceberg import types as t
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.name_case import fold_case
-from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
+from frazil.column_names import fold_case
+from frazil.column_names import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import (
     RECORDS,
     RULES,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
 from frazil.cdc.json.envelopes import open_json
-from frazil.cdc.messages import MessageRows
+from frazil.cdc.envelope import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch

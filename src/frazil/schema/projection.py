@@ -15,8 +15,8 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import Spellings, change_case, fold_case, fold_path
-from frazil.name_length import explain_long_name, is_long
+from frazil.column_names import Spellings, change_case, fold_case, fold_path
+from frazil.column_names import explain_long_name, is_long
 from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import (
     NameConflict,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import change_case, fold_case, fold_path
+from frazil.column_names import change_case, fold_case, fold_path
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
 

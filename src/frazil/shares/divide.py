@@ -22,7 +22,7 @@ from frazil.rows.record_batch import due_records
 from frazil.schema.arrow import Ints
 from frazil.shares.share import Owners
 from frazil.shares.together import MadeRows, ReadRows, Together
-from frazil.shares.values import RecordValues, read_values
+from frazil.shares.together import RecordValues, read_values
 from frazil.types import Offsets
 from frazil.write.digests import digest_of, record_hashes
 from frazil.write.target import TableTarget

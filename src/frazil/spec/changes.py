@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import refusing_reader
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField

@@ -8,7 +8,7 @@ from pyiceberg import types
 
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
-from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
+from frazil.column_names import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.secrets import has_reference

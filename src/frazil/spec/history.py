@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY

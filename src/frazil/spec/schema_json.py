@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from frazil.spec import connections, models, settings
-from frazil.spec.late import LateSpec
+from frazil.spec.table_keys import LateSpec
 from frazil.spec.package_stages import stage_keys
 from frazil.spec.publishing import PublishSpec, TagSpec
 from frazil.spec.syntax.keys import Key, keys_of

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from frazil.errors import SpecError
-from frazil.name_length import is_long, long_name_reason
+from frazil.column_names import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, advice, try_check

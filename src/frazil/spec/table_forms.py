@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.plugins.functions import Function, import_function
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import frazil
-from frazil.api import logs, pipeline
+from frazil.api import pipeline
+from frazil.api import pipeline
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
-from frazil.api.stopping import Stopping
+from frazil.api.run import Stopping
 from frazil.errors import UnavailableError
 from frazil.ops.reports import Problem
 

@@ -21,7 +21,7 @@ from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.state import RunState
-from frazil.name_length import MAX_NAME_BYTES
+from frazil.column_names import MAX_NAME_BYTES
 from frazil.registry.port import UnusableSchema
 from frazil.rows.writer_schemas import struct_of
 from frazil.schema.parts import MAX_LEVELS

@@ -18,7 +18,7 @@ from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.name_length import drop_long_names
+from frazil.column_names import drop_long_names
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
 from frazil.schema.parts import Path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.branches_port import Copy
+from frazil.catalog.maintenance_port import Copy
 from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.java import each

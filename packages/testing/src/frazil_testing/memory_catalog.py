@@ -12,7 +12,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.branches_port import BranchMove, left
+from frazil.catalog.maintenance_port import BranchMove, left
 from frazil.catalog.layout import (
     UNARRANGED,
     Layout,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.branches_port import MOVE_ID, BranchMove, left
+from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.copies import IcebergCopy, forget, staged_copy

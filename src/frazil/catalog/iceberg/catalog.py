@@ -17,7 +17,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
-from frazil.catalog.iceberg.creation import Creation, creation_notes
+from frazil.catalog.iceberg.tables import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (

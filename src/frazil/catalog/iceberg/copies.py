@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from frazil.catalog.branches_port import Copy
+from frazil.catalog.maintenance_port import Copy
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import written_groups
 from frazil.catalog.iceberg.java import each, remove, summary_of

@@ -15,7 +15,7 @@ from frazil.refusals import refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.properties import task_properties
-from frazil.store.remedies import OF_TASKS
+from frazil.refusals import OF_TASKS
 
 _DENIED = "access denied"
 _MAY_NOT_LIST = "it answers, but this client may not list it"

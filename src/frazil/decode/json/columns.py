@@ -43,7 +43,7 @@ from frazil.decode.json.slices import (
     find_members,
     presence,
 )
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.parts import Path

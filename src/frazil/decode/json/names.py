@@ -19,7 +19,7 @@ from frazil.decode.json.scan import HALF_KEY, MAX_UNKNOWN, OK
 from frazil.decode.json.slices import Members, Slices, Texts, find_members, unspell
 from frazil.decode.json.tree import hash_key, same_bytes
 from frazil.decode.limits import check_new_fields
-from frazil.name_case import fold_case
+from frazil.column_names import fold_case
 from frazil.raw_memory import COMPILED, I32, U8, load8
 from frazil.schema.selection import EVERY_MEMBER, Level
 

@@ -49,7 +49,7 @@ from frazil.schema.evolve import (
     new_schema,
     with_identifiers,
 )
-from frazil.schema.inference import agree_on_times, hints_of
+from frazil.schema.evolve import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document, shown_path
 from frazil.types import Batch, OffsetRange, Offsets, by_partition
 

@@ -41,7 +41,7 @@ from frazil.ingest.tables.schema_changes import CLASH_REMEDY, declared_adder
 from frazil.ingest.tables.settings import declared_columns, identifier_names, layout_of
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import spelled

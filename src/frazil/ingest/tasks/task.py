@@ -37,7 +37,7 @@ from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
-from frazil.schema.inference import hints_of
+from frazil.schema.evolve import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import PART, RAW_VALUE, Assembler

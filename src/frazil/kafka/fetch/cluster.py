@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
-
 from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
-
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
 from frazil.kafka.port import Partition
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 _METADATA_VERSION = 12
 _LEAST_METADATA_VERSION = 7  # The first with leaders' epochs (KIP-320); Kafka 2.1 has it.
@@ -230,3 +230,27 @@ def words_of(code: int) -> str:
     """Returns Kafka's error code in words, such as `topic authorization failed`."""
     kind = for_code(code)
     return f"{kind.message}".lower().replace("_", " ")
+
+
+_MOST = 2
+_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+
+
+def cluster_of(settings: Mapping[str, str]) -> Cluster:
+    """Returns the client with these settings; those with others, such as a secret that was renewed, are closed in time."""
+    key = tuple(sorted(settings.items()))
+    cluster = _clusters.pop(key, None) or Cluster(settings)
+    _clusters[key] = cluster  # Now the newest.
+    while len(_clusters) > _MOST:
+        _clusters.pop(next(iter(_clusters))).close()
+    return cluster
+
+
+@contextmanager
+def second_cluster() -> Iterator[Cluster]:
+    """Gives its block a client with the settings of the newest one, which may be in the middle of a read."""
+    cluster = Cluster(dict(next(reversed(_clusters))))
+    try:
+        yield cluster
+    finally:
+        cluster.close()

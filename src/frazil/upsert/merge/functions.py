@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.write.target import TableTarget
 
 _ALL_COLUMNS = ""

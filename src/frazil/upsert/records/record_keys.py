@@ -25,7 +25,7 @@ from frazil.decode.conversion import Conversion
 from frazil.decode.settings import EXTENDED_JSON, NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
-from frazil.name_case import fold_case
+from frazil.column_names import fold_case
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record

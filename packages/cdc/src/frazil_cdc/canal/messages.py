@@ -31,7 +31,7 @@ from frazil.cdc.envelope import (
     TRANSACTION,
 )
 from frazil.cdc.json.members import EnvelopeBatch, read_number, read_string
-from frazil.cdc.messages import MessageRows
+from frazil.cdc.envelope import MessageRows
 from frazil.cdc.positions import IN_MESSAGES
 from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
 from frazil.decode.conversion import Conversion

@@ -44,7 +44,7 @@ from frazil.decode.json.slices import Slices, Texts, group_equal
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.json.values import OUT_OF_RANGE
 from frazil.error_classes import ErrorClass
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.schema.arrow import Bools, Ints, arrow_type, structs_where
 
 _FORM = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*)", re.DOTALL)

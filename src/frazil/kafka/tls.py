@@ -1,4 +1,7 @@
-"""The texts of certificates, keys and authorities, as their files have them now: tasks get these and need no files."""
+"""TLS of Kafka's clients: certificates and keys as their files have them now, and what connections of tasks make of them.
+
+Tasks get texts in PEM and need no files.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
 from frazil.errors import SpecError
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 
 NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
 NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
@@ -121,3 +129,54 @@ def version_of(path: Path) -> object:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+VERIFICATION = "enable.ssl.certificate.verification"
+HOST_CHECK = "ssl.endpoint.identification.algorithm"
+CIPHERS = "ssl.cipher.suites"
+_SETTINGS = (
+    "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.key.password", CIPHERS, HOST_CHECK, VERIFICATION,
+)  # fmt: skip
+
+
+def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Returns what connections with these settings have in common.
+
+    Raises: ssl.SSLError, ValueError for a certificate, a key or ciphers that OpenSSL does not take.
+    """
+    return _context(tuple(settings.get(name, "") for name in _SETTINGS))
+
+
+@lru_cache(maxsize=8)
+def _context(wanted: tuple[str, ...]) -> ssl.SSLContext:
+    authorities, chain, key, password, ciphers, host_check, verification = wanted
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = host_check != "none" and verification != "false"
+    if verification == "false":
+        context.verify_mode = ssl.CERT_NONE
+    elif authorities:
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context.load_default_certs()
+    if ciphers:
+        context.set_ciphers(ciphers)
+    if chain:
+        with private_file(f"{chain}\n{key}\n".encode()) as path:
+            context.load_cert_chain(path, password=password)  # Never None: OpenSSL would ask for it at the terminal.
+    return context
+
+
+@contextmanager
+def private_file(content: bytes) -> Iterator[str]:
+    """The path of a file that nobody else may read, while the block lasts: libraries take keys from nothing else."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("frazil-key"), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield f"/proc/self/fd/{memory.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile(prefix="frazil-key-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
