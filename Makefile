@@ -35,7 +35,7 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml $(PACKAGES:%=%/pyproject.
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . $(PACKAGES:%=-e %)
 	touch $@
 
-$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/warm.py
+$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/setup.py
 	$(BIN)/frazil setup
 	touch $@
 

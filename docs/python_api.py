@@ -15,7 +15,7 @@ from frazil.errors import FrazilError
 from frazil.ops.check import Finding
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.plan import PlannedQuery, PlannedTable, SampleFindings
-from frazil.ops.table_status import Derived, Lag, Noticed, TableCondition, TableProgress, TableStatus
+from frazil.ops.pipeline_status import Derived, Lag, Noticed, TableCondition, TableProgress, TableStatus
 
 _COMMENTED = re.compile(r"((?:^ +#:.*\n)+)^ +(\w+):", re.MULTILINE)
 _INTERNAL = re.compile(r"^(Annotated\[)(.*?), .*\]( \| None)?$")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from frazil.ops.check import Finding as Finding
     from frazil.ops.pipeline_status import PipelineReport as PipelineReport
     from frazil.ops.plan import PlannedTable as PlannedTable
-    from frazil.ops.table_status import TableStatus as TableStatus
+    from frazil.ops.pipeline_status import TableStatus as TableStatus
 
 __version__ = "0.1.0"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ _MODULES = {
     "frazil.ops.check": ("Finding",),
     "frazil.ops.pipeline_status": ("PipelineReport",),
     "frazil.ops.plan": ("PlannedTable",),
-    "frazil.ops.table_status": ("TableStatus",),
+    "frazil.ops.pipeline_status": ("TableStatus",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each name of the API that is imported when it is used."""

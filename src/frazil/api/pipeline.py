@@ -130,7 +130,7 @@ class Pipeline:
 
         Raises: SpecError for a name that no table has; UnavailableError where Kafka or the catalog does not answer.
         """
-        planning = importlib.import_module("frazil.api.plan")
+        planning = importlib.import_module("frazil.api.check")
         warnings_of_file = importlib.import_module("frazil.ops.plan").warnings_of_file
         with self._masked():
             tables = planning.plan(self._spec, table, progress or _ignore)

@@ -55,7 +55,7 @@ from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import status_of
+from frazil.ops.pipeline_status import status_of
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local

@@ -23,7 +23,7 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.maintenance import report_maintenance
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.status import Shown, report_pipeline
-from frazil.ops.table_status import MaintenanceReport
+from frazil.ops.pipeline_status import MaintenanceReport
 from frazil.spec import PipelineSpec
 
 

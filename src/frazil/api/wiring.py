@@ -28,7 +28,7 @@ from frazil.plugins.driver import REGISTRIES
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.private import make_private_directory, make_private_file
+from frazil.files import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.document import line_of
 from frazil.spec.syntax.problems import place

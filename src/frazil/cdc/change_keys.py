@@ -28,8 +28,8 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
 )
-from frazil.cdc.json.row_images import MONGODB
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.json_members import MONGODB
+from frazil.cdc.document_ids import ID
 from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY

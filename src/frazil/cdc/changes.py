@@ -58,7 +58,7 @@ from frazil.cdc.envelope import (
     own_values,
 )
 from frazil.cdc.envelope import gather, spread
-from frazil.cdc.mongodb.document_ids import fill_from_keys
+from frazil.cdc.document_ids import fill_from_keys
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES

@@ -28,7 +28,7 @@ from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
 from frazil.stages.changes import Changes
 from frazil.upsert.history.times import as_versions

@@ -11,7 +11,7 @@ import typer
 from frazil.api.pipeline import Pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.ops.check import Finding
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.ops.offline_check import NOT_CHECKED
 from frazil.secrets import Secrets
 from frazil.spec import load_spec

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from frazil.cli.output import Output
 from frazil.errors import SpecError
-from frazil.runtime.bundle import install_bundle, write_bundle
+from frazil.runtime.setup import install_bundle, write_bundle
 from frazil.runtime.jars import USES, Use, jars
 from frazil.runtime.java import find_java
-from frazil.runtime.warm import compile_all, record_start
+from frazil.runtime.setup import compile_all, record_start
 from frazil.runtime.machine import Check, checks
 import signal
 from contextlib import suppress

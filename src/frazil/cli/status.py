@@ -19,7 +19,7 @@ from frazil.clock import SystemClock
 from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem, ago, count, duration, held_back, size
-from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
+from frazil.ops.pipeline_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
 
 OneTable = Annotated[

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
 from frazil.column_names import fold_case
-from frazil.plugins.envelopes import ENVELOPES, EnvelopeKind
+from frazil.plugins.formats import ENVELOPES, EnvelopeKind
 from frazil.plugins.registration import function_of
-from frazil.schema.declared_values import NOTHING_DECLARED, DeclaredValues
+from frazil.schema.selection import NOTHING_DECLARED, DeclaredValues
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
 from frazil.types import EXTRA_COLUMNS

@@ -32,7 +32,7 @@ from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.lineage import notes_document
 from frazil.ops.reports import Problem, held_back, problem_document

@@ -28,7 +28,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.rows.record_batch import batch_of
+from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
 from frazil.shares.divide import TopicShares
@@ -39,7 +39,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pyiceberg.types import StructType
 from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
 from frazil.decode.limits import plain_columns
 from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT
 from frazil.ingest.tables.preflight import SOURCE_ORDER, has_apart_rows, may_have_source_order, topics_without_order

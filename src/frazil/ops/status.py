@@ -29,7 +29,7 @@ from frazil.ops.pipeline_status import PipelineReport, Process, ProcessState
 from frazil.ops.publishing import PublishReport, report_of_state
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
-from frazil.ops.table_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
+from frazil.ops.pipeline_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
 from frazil.schema.conflicts import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest

@@ -33,7 +33,7 @@ from frazil.runtime.gateway import (
 )
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
-from frazil.runtime.private import make_private_directory, make_private_file
+from frazil.files import make_private_directory, make_private_file
 from frazil.runtime.tether import spawn_tethered
 
 HOST = "127.0.0.1"

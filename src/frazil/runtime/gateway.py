@@ -27,7 +27,7 @@ from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 from frazil.zones import regions
 
 OF_JVM = "frazil-jvm-"

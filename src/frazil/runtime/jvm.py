@@ -40,7 +40,7 @@ from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.runtime.spark_master import ask_master, is_standalone
 from frazil.secrets import SPARK_REDACTION
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

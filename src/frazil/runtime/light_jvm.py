@@ -34,7 +34,7 @@ from frazil.runtime.gateway import (
 from frazil.runtime.jars import jars, own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 from frazil.runtime.jvm import JVM_OPTIONS
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 
 _FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 _OPTIONS = (

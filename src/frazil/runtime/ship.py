@@ -27,13 +27,13 @@ import structlog
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.extras import EXTRAS, Extra, installed_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.tether import tethered
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 
 log = structlog.get_logger("frazil")
 

@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.column_names import Spellings, change_case, fold_case, fold_path
 from frazil.column_names import explain_long_name, is_long
-from frazil.schema.declared_values import DeclaredValues
+from frazil.schema.selection import DeclaredValues
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,

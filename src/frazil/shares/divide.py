@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import value_sizes
 from frazil.report import ShareReport
-from frazil.rows.record_batch import due_records
+from frazil.rows.metadata_columns import due_records
 from frazil.schema.arrow import Ints
 from frazil.shares.share import Owners
 from frazil.shares.together import MadeRows, ReadRows, Together

@@ -18,7 +18,7 @@ from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.decode.wire_format import last_header
 from frazil.rows.decoder import decode_values
 from frazil.schema.arrow import Ints, Records
-from frazil.schema.declared_values import DeclaredValues
+from frazil.schema.selection import DeclaredValues
 from frazil.schema.selection import Path, Selection
 from frazil.shares.share import ValueSource
 from frazil.write.target import TableTarget

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from frazil.errors import SpecError
 from frazil.column_names import is_long, long_name_reason
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField

@@ -19,7 +19,7 @@ from frazil.spec.syntax.problems import LABEL, advice, read_each
 from frazil.spec.syntax.types import parse_type, unit_of
 from frazil.spec.syntax.units import parse_size
 from frazil.store.properties import check_table_properties
-from frazil.store.table_properties import CODEC, CODECS, SIZES, wrong_values
+from frazil.store.properties import CODEC, CODECS, SIZES, wrong_values
 from frazil.types import RESERVED_COLUMNS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_dura
 from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny
 from pyiceberg.types import IcebergType, StringType
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.shares.share import Share
 from frazil.spec import settings, table_forms

@@ -15,7 +15,7 @@ from pyarrow import orc
 
 from frazil.errors import SpecError
 from frazil.schema.arrow import rows_as_written
-from frazil.store.table_properties import wrong_values
+from frazil.store.properties import wrong_values
 from frazil.write.avro import read_avro
 
 PARQUET = "parquet"

@@ -100,7 +100,7 @@ def test_errors_and_results_have_no_secret(file: Path, monkeypatch: pytest.Monke
         except ValueError as error:
             raise frazil.UnavailableError(f"refused {SECRET}", remedy=SECRET, where=SECRET) from error
 
-    monkeypatch.setattr("frazil.api.plan.plan", refuse)
+    monkeypatch.setattr("frazil.api.check.plan", refuse)
     with pytest.raises(frazil.UnavailableError) as raised:
         shop.plan()
     error = raised.value
@@ -122,12 +122,12 @@ def test_an_unexpected_exception_has_no_secret_either(file: Path, monkeypatch: p
     def fail(text: str) -> Any:
         raise ValueError(text)
 
-    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail(f"jdbc:x?password={SECRET}"))
+    monkeypatch.setattr("frazil.api.check.plan", lambda *_: fail(f"jdbc:x?password={SECRET}"))
     with pytest.raises(frazil.InvariantError) as raised:
         shop.plan()
     assert raised.value.message == "ValueError: jdbc:x?password=***"
     assert SECRET not in "".join(traceback.format_exception(raised.value))
-    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail("out of range"))
+    monkeypatch.setattr("frazil.api.check.plan", lambda *_: fail("out of range"))
     with pytest.raises(ValueError, match="out of range"):
         shop.plan()
 

@@ -12,7 +12,7 @@ from frazil.cli.commands import REGISTERED
 from frazil.plugins import registration
 from frazil.plugins.catalogs import CATALOGS
 from frazil.plugins.driver import ELECTIONS
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.driver import ACTIONS
 from frazil.plugins.driver import OBSERVERS

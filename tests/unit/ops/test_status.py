@@ -26,7 +26,7 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
 from frazil.ops.state_file import read_state
 from frazil.ops.status import Shown, problem_of, report_pipeline
-from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
+from frazil.ops.pipeline_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec

@@ -26,7 +26,7 @@ from frazil.ops.pipeline_status import as_document
 from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
-from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
+from frazil.ops.pipeline_status import MaintenanceReport, VerificationReport, run_document
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec

@@ -20,7 +20,7 @@ from frazil.runtime.machine import (
     check_temporary,
     checks,
 )
-from frazil.temporary import NOEXEC_REMEDY
+from frazil.files import NOEXEC_REMEDY
 
 
 @pytest.fixture(autouse=True)

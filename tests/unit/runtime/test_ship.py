@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.stages import STAGES
 from frazil.runtime import ship
@@ -42,7 +42,7 @@ print(mark_equal.py_func.__code__.co_filename, *(sum(counts.values()) for counts
 """
 LOADED_IN_TASKS = """
 import frazil.ingest.tasks.warm_up, frazil_blobs.chunks, frazil_blobs.incoming, frazil_blobs.packs
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.formats import MESSAGES
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES, TABLE_STAGES

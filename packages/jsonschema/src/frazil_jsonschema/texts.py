@@ -11,7 +11,7 @@ from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.envelope import opened_row
 from frazil.cdc.envelope_columns import IMAGES_OF, is_wrapped, row_of
-from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json_envelopes import open_json
 from frazil.decode.columns import Bodies, Decoded
 from frazil.decode.connect.values import LOCAL_UNITS, UNSIGNED
 from frazil.decode.json import values as json_values

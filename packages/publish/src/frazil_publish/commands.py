@@ -23,7 +23,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.literals import format_moment
 from frazil.ops.audit import record_command
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.ops.publishing import PublishReport
 from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm

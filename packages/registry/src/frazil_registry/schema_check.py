@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion

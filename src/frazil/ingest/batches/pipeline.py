@@ -42,7 +42,7 @@ from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.isolate import Found
 from frazil.report import TaskReport, merge_reports
-from frazil.runtime.private import release_memory
+from frazil.files import release_memory
 from frazil.types import (
     Commit,
     CommittedBatch,

@@ -45,7 +45,7 @@ from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.column_names import Spellings
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst

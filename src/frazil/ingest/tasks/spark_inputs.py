@@ -28,7 +28,7 @@ from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
 from frazil.shares.divide import TableRecords, TopicShares
 from frazil.stages.changes import UPSERT, Changes
-from frazil.temporary import handed_on_folder, taken_folder
+from frazil.files import handed_on_folder, taken_folder
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 

@@ -35,7 +35,7 @@ from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
-from frazil.runtime.private import release_memory
+from frazil.files import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.evolve import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept

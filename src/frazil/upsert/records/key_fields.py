@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys

@@ -18,7 +18,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.mongodb.document_ids import ID, read_ids
+from frazil.cdc.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
@@ -30,7 +30,7 @@ from frazil.rows.connect_messages import payloads_of
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
-from frazil.schema.declared_values import DeclaredValues
+from frazil.schema.selection import DeclaredValues
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names, column_settings
 from frazil.schema.projection import KEY_ROOT, format_path

@@ -30,7 +30,7 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json.members import EnvelopeBatch, read_number, read_string
+from frazil.cdc.json_members import EnvelopeBatch, read_number, read_string
 from frazil.cdc.envelope import MessageRows
 from frazil.cdc.positions import IN_MESSAGES
 from frazil.decode.columns import Decoded, Fault, Mismatch, in_order

@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.cdc.json.members import EnvelopeBatch
+from frazil.cdc.json_members import EnvelopeBatch
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Fault, Group, bytes_of, offsets_of
 from frazil.decode.conversion import Conversion

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
-
 from frazil.cdc.envelope import (
     IGNORED,
     IMAGES,
@@ -24,7 +22,7 @@ from frazil.cdc.envelope import (
     UNKNOWN_OPERATION,
 )
 from frazil.cdc.envelope_columns import FLAT, IMAGES_OF, NAMES, RECORD_SHAPES, operation_of
-from frazil.cdc.json.members import (
+from frazil.cdc.json_members import (
     EnvelopeBatch,
     EnvelopeMembers,
     kept,
@@ -32,7 +30,7 @@ from frazil.cdc.json.members import (
     read_facts,
     read_string,
 )
-from frazil.cdc.json.row_images import mark_changes_without_image, marks_of, read_image, watcher
+from frazil.cdc.json_members import mark_changes_without_image, marks_of, read_image, watcher
 from frazil.decode.columns import Decoded
 from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
@@ -41,9 +39,10 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, read_objects
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Reading
-from frazil.plugins.envelopes import ENVELOPES, Members
+from frazil.plugins.formats import ENVELOPES, Members
 from frazil.rows.connect_messages import decode_records
 from frazil.schema.arrow import Bools, arrow_type
+
 
 _IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 
