@@ -15,7 +15,7 @@ import pytest
 import frazil
 from docs.scan import PACKAGES, ROOT, SOURCE, nodes
 from frazil.plugins.extras import EXTRAS
-from frazil.runtime.ship import closure
+from frazil.runtime.setup import closure
 
 _EXTRAS = [extra.name for extra in EXTRAS]
 

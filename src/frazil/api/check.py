@@ -41,6 +41,7 @@ from frazil.ops.check import (
     check_orders,
     check_queries,
     check_records,
+    check_cluster,
     check_secrets,
     check_service,
     check_stages,
@@ -49,7 +50,6 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
-from frazil.ops.master_check import check_master
 from frazil.ops.observers import check_observers
 from frazil.ops.offline_check import check_audits, check_offline, has_audits
 from frazil.ops.store_check import (
@@ -63,7 +63,6 @@ from frazil.plugins.driver import ELECTIONS
 from frazil.plugins.driver import REGISTRIES
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.spark_master import is_standalone
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.environments import Overrides
 from collections.abc import Callable
@@ -76,6 +75,8 @@ from frazil.kafka.topics import KafkaTopics
 from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.ops.status import no_such_table
 from frazil.types import OffsetRange
+
+_STANDALONE = "spark://"
 
 
 def offline_findings(spec: PipelineSpec, missing: Collection[str], overrides: Overrides) -> Iterator[Finding]:
@@ -107,13 +108,13 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     with ExitStack() as opened:
         jvm = None
         try:
-            if has_queries(spec) or has_audits(spec) or is_standalone(url):
+            if has_queries(spec) or has_audits(spec) or url.startswith(_STANDALONE):
                 jvm = opened.enter_context(light_jvm(spec, needs_spark_jars=True))
         except UnavailableError as error:
             yield failed("jvm", "started a JVM with Spark's classes", error)
         if jvm is not None:
             yield from check_audits(spec, queries_in(jvm))
-        yield from check_master(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
+        yield from check_cluster(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
         yield from _check_services(spec, jvm)
 
 

@@ -1,4 +1,4 @@
-"""What packages add to the driver: clients of schema registries, elections, observers of runs, what carries out the keys
+"""What packages add to the driver: clients of schema registries, elections, clusters, observers of runs, what carries out the keys
 `atomic` and `lookup` of a table, and maintenance actions. Tasks import none of it.
 """
 
@@ -58,6 +58,23 @@ class ElectionKind:
 
 ELECTIONS: Registered[ElectionKind] = Registered("frazil.elections", "election", ElectionKind, {})
 """Every election; of a package `ha: {elect: NAME}` in its group `frazil.elections`."""
+
+
+@dataclass(frozen=True)
+class ClusterKind:
+    """What lets tasks run on a Spark cluster."""
+
+    #: `open(master)` returns the `runtime.jvm.Cluster` of a URL, as `module:name`.
+    open: str
+
+    @property
+    def opener(self) -> Callable[..., Any]:
+        """The function that opens the cluster."""
+        return function_of(self.open)
+
+
+CLUSTERS: Registered[ClusterKind] = Registered("frazil.clusters", "kind of cluster", ClusterKind, {})
+"""The one kind is `spark`, of a package."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ EXTRAS = (
         task_options=("onnxruntime", "pillow", "tinytag"),
     ),
     Extra("cdc", {"frazil.envelopes": ("canal", "cloudevents", "dms", "maxwell", "outbox")}),
+    Extra("cluster", {"frazil.clusters": ("spark",)}),
     Extra("console", {"frazil.pages": ("console",)}),
     Extra(
         "deadletters",

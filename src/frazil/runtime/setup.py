@@ -21,14 +21,14 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 import frazil
 from frazil.errors import UnavailableError
 from frazil.plugins.extras import installed_extras
 from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory
-from frazil.runtime.ship import check_recorded, closure
 from frazil.files import temporary_folder
 import os
 import subprocess
@@ -43,6 +43,7 @@ from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import archive_of_small_jvm
 
 
+_REQUIRED = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _FOLDER = "frazil-bundle"
 _OF_THIS_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -260,3 +261,44 @@ def _produce(servers: str) -> None:
     for n in range(1000):
         producer.produce("events", f'{{"n":{n},"x":{{"y":[{n}.5]}},"s":"a\\\\n{n}","at":"2026-01-01T00:00:00Z"}}')
     producer.flush()
+
+
+def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> None:
+    """Checks that the files of each package are known.
+
+    Raises: UnavailableError for an editable installation, and one that the operating system made.
+    """
+    for distribution in distributions:
+        if not any(path.suffix in (".py", ".so") for path in distribution.files or ()):
+            raise UnavailableError(
+                f"the files of a package are not recorded, so it cannot be packed: package={distribution.name}",
+                remedy="install it from its wheel, and not as an editable package",
+            )
+
+
+def closure(
+    roots: Iterable[str], left_out: Collection[str] = (), with_extras: Collection[str] = ()
+) -> list[importlib.metadata.Distribution]:
+    """Returns the distributions of `roots` and everything they require here, by name, without those `left_out` and what
+    only these require. with_extras: whose extras count too, as far as they are installed.
+
+    Raises: UnavailableError for a root that is not installed.
+    """
+    named = set(roots)
+    distributions: dict[str, importlib.metadata.Distribution] = {}
+    waiting = sorted(named)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in distributions or name in left_out:
+            continue
+        try:
+            distributions[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name in named:
+                remedy = "install Frazil's requirements"
+                raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
+            continue  # Required on other platforms only.
+        takes_extras = name in with_extras
+        matches = filter(None, map(_REQUIRED.match, distributions[name].requires or ()))
+        waiting += [match[0] for match in matches if takes_extras or not match["extra"]]
+    return [distributions[name] for name in sorted(distributions)]

@@ -10,7 +10,7 @@ from frazil.decode.settings import Reading
 from frazil.errors import UnavailableError
 from frazil.plugins.formats import FORMATS
 from frazil.rows.decoder import decode_values
-from frazil.runtime import ship
+from frazil_cluster import ship
 from frazil.spec import json_schema
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table

@@ -16,7 +16,7 @@ from frazil.api.wiring import (
     read_spec,
     topics_for_reading,
 )
-from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError

@@ -12,8 +12,8 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.maintenance_port import Copy
-from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.iceberg.copies import IcebergCopies
+from frazil_publish.iceberg_branches import IcebergBranches
+from frazil_publish.iceberg_copies import IcebergCopies
 from frazil.catalog.iceberg.java import each
 from frazil.catalog.maintenance_port import Transfer
 from frazil.clock import SystemClock

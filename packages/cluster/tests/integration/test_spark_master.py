@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ops.master_check import check_master
+from frazil_cluster.check import check_master
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.spark_master import Worker, ask_master
+from frazil_cluster.master import Worker, ask_master
 from tests.fixtures.processes import frozen
 from tests.integration.cluster import MASTER, PROTECTED, Cluster
 from tests.integration.servers import HOST, free_port

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -32,6 +32,7 @@ from frazil.plugins.extras import EXTRAS, Extra, installed_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.runtime.jars import cache_directory
+from frazil.runtime.setup import check_recorded, closure
 from frazil.runtime.tether import tethered
 from frazil.files import temporary_folder
 
@@ -63,7 +64,6 @@ _OF_EXTRAS = ("fastavro", "hdfs-native")
 _NOT_SHIPPED = {"click", "frazil", "rich"}
 _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
 _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
-_NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _PACKAGES, _CODE = "frazil-packages", "frazil-code"
 _METADATA = ("METADATA", "entry_points.txt")
 _FASTEST = 1
@@ -240,47 +240,6 @@ def _with_compiled(files: list[tuple[str, Path]], deadline: Deadline) -> Iterato
             raise
         for compiled in sorted(folder.rglob("*.nb[ic]")):
             yield compiled.relative_to(folder).as_posix(), compiled
-
-
-def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> None:
-    """Checks that the files of each package are known.
-
-    Raises: UnavailableError for an editable installation, and one that the operating system made.
-    """
-    for distribution in distributions:
-        if not any(path.suffix in (".py", ".so") for path in distribution.files or ()):
-            raise UnavailableError(
-                f"the files of a package are not recorded, so it cannot be packed: package={distribution.name}",
-                remedy="install it from its wheel, and not as an editable package",
-            )
-
-
-def closure(
-    roots: Iterable[str], left_out: Collection[str] = (), with_extras: Collection[str] = ()
-) -> list[importlib.metadata.Distribution]:
-    """Returns the distributions of `roots` and everything they require here, by name, without those `left_out` and what
-    only these require. with_extras: whose extras count too, as far as they are installed.
-
-    Raises: UnavailableError for a root that is not installed.
-    """
-    named = set(roots)
-    distributions: dict[str, importlib.metadata.Distribution] = {}
-    waiting = sorted(named)
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in distributions or name in left_out:
-            continue
-        try:
-            distributions[name] = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            if name in named:
-                remedy = "install Frazil's requirements"
-                raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
-            continue  # Required on other platforms only.
-        takes_extras = name in with_extras
-        matches = filter(None, map(_NAME.match, distributions[name].requires or ()))
-        waiting += [match[0] for match in matches if takes_extras or not match["extra"]]
-    return [distributions[name] for name in sorted(distributions)]
 
 
 def _files_of(distributions: Iterable[importlib.metadata.Distribution]) -> list[tuple[str, Path]]:

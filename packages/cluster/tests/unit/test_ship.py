@@ -20,7 +20,7 @@ from frazil.errors import UnavailableError
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.stages import STAGES
-from frazil.runtime import ship
+from frazil_cluster import ship
 from frazil.runtime.jars import cache_directory
 from tests.fixtures.processes import marked
 from tests.fixtures.slices import sliced

@@ -16,7 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.runtime.spark_master import Master, ask_master, is_standalone
+from frazil.runtime.jvm import has_ended
+from frazil_cluster.master import Master, ask_master, is_standalone
 
 log = structlog.get_logger("frazil")
 
@@ -60,11 +61,6 @@ def outage_of(
     )
 
 
-def has_ended(reason: str, where: str) -> UnavailableError:
-    """Returns the error of jobs whose application has ended."""
-    return UnavailableError(reason, remedy="Frazil starts another application; look at the master's log", where=where)
-
-
 class ApplicationWatch:
     """Watches one application in a thread of its own, until it has ended or `stop` is called."""
 
@@ -84,6 +80,10 @@ class ApplicationWatch:
         #: Why it runs no tasks now; None while it does.
         self.outage: Outage | None = None
         self._thread = threading.Thread(target=self._run, name="application-watch", daemon=True)
+
+    def error(self) -> UnavailableError | None:
+        """Returns why the application runs no tasks now; None while it does."""
+        return None if self.outage is None else self.outage.error
 
     def start(self) -> None:
         """Starts the thread."""

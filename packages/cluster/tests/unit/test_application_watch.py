@@ -1,5 +1,5 @@
 """When an application without executors is given up, and when it is only said that it waits. On a real cluster:
-acceptance/test_spark_outages.py.
+packages/cluster/tests/acceptance/test_spark_outages.py.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil.runtime.application_watch import ELSEWHERE_S, ON_DEMAND_S, UNANSWERED_S, ApplicationWatch, Outage, outage_of
-from frazil.runtime.spark_master import Master, Worker
+from frazil_cluster.watch import ELSEWHERE_S, ON_DEMAND_S, UNANSWERED_S, ApplicationWatch, Outage, outage_of
+from frazil_cluster.master import Master, Worker
 from frazil_testing.twins import FakeClock
 
 URL = "spark://master:7077"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.maintenance_port import MOVE_ID, Branches, BranchMove, Tag
-from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import key
 from frazil.clock import new_id

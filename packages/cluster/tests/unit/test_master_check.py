@@ -1,5 +1,5 @@
 """What is said of the masters of YARN and Kubernetes, and of a URL that is no master's. A standalone one:
-integration/test_spark_master.py.
+packages/cluster/tests/integration/test_spark_master.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ops.check import Finding
-from frazil.ops.master_check import check_master
+from frazil.ops.check import Finding, check_cluster
 
 YARN = "<configuration><property><name>{}</name><value>{}</value></property></configuration>"
 
@@ -32,7 +31,7 @@ def silent() -> str:
 
 def check(url: str, environment: Mapping[str, str] | None = None, **conf: str) -> Finding | None:
     """The finding of a master."""
-    return next(check_master(url, conf, environment or {}, None), None)
+    return next(check_cluster(url, conf, environment or {}, None), None)
 
 
 @pytest.mark.parametrize("url", ["local", "local[*]", "local[4]", "local[2,3]", "local-cluster[1,1,1024]"])

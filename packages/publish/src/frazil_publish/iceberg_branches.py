@@ -14,7 +14,7 @@ from typing import Any
 from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.copies import IcebergCopy, forget, staged_copy
+from frazil_publish.iceberg_copies import IcebergCopy, forget, staged_copy
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata

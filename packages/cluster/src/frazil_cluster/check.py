@@ -5,7 +5,6 @@ A standalone master is asked; of YARN and Kubernetes it is known whether somethi
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,25 +15,24 @@ from xml.etree import ElementTree
 from frazil.errors import UnavailableError
 from frazil.ops.check import Finding, failed
 from frazil.printable import plural
-from frazil.runtime.spark_master import ANSWER_S, Master, ask_master, is_standalone
+from frazil_cluster.master import ANSWER_S, Master, ask_master, is_standalone
 
 _NAME = "spark master"
-_LOCAL = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.*\]")
 _KUBERNETES = "k8s://"
 _MANAGER, _MANAGER_PORT = "yarn.resourcemanager", 8032
 
 
 def check_master(url: str, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterator[Finding]:
-    """Yields whether the master of the pipeline file answers; nothing where tasks run in this process's own JVM.
+    """Yields whether the master of the pipeline file answers.
 
     conf: Spark's properties. environment: of this process. jvm: py4j's view of a JVM with Spark's classes; None where there
     is none, and then no standalone master is asked.
     """
     tried = f"asked {url} how it is"
     try:
-        if _LOCAL.fullmatch(url) or (is_standalone(url) and jvm is None):
-            return
         if is_standalone(url):
+            if jvm is None:
+                return
             master = ask_master(jvm, conf, url)
             lacking = master.lacking(conf, jvm.org.apache.spark.util.Utils.memoryStringToMb)
             yield failed(_NAME, tried, lacking) if lacking is not None else Finding(_NAME, True, tried, _words(master))

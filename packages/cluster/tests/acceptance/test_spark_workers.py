@@ -1,6 +1,6 @@
 """A cluster without Python packages, on a REST catalog and an S3 store: what runs there was shipped. SIGKILL of what runs
 tasks, while a task is in the middle of its file: the task is run again elsewhere. In time: a Python worker in
-test_kills.py, and what is shipped to a cluster in unit/runtime/test_ship.py.
+test_kills.py, and what is shipped to a cluster in packages/cluster/tests/unit/test_ship.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from frazil.failpoints import VARIABLE
-from frazil.runtime import ship
+from frazil_cluster import ship
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance import test_processing as processing
 from tests.acceptance.lakes import RemoteLake

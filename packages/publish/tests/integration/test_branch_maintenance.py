@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.maintenance_port import BranchMove
-from frazil.catalog.iceberg.branches import IcebergBranches
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil.clock import new_id
 from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm

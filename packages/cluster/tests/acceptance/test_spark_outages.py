@@ -2,7 +2,7 @@
 one row, in an application that Frazil starts by itself, and the wait is shown with its cause.
 
 In time: a master and a worker that are killed, here; when an application counts as lost,
-unit/runtime/test_application_watch.py.
+packages/cluster/tests/unit/test_application_watch.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.runtime.ship import ship_settings
+from frazil_cluster.ship import ship_settings
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import A_FEW_SECONDS, Event, Run
