@@ -69,11 +69,6 @@ def has_reference(text: str) -> bool:
     return any(match[1] in ("env", "file") for match in _REFERENCE.finditer(text))
 
 
-def is_unresolved(text: str) -> bool:
-    """Whether `text` has a reference that `Secrets.resolve` has refused."""
-    return has_reference(text) or _BARE_REFERENCE.search(text) is not None
-
-
 def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` with every secret masked."""
     for secret in sorted(secrets, key=len, reverse=True):

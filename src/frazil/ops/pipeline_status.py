@@ -255,11 +255,6 @@ def table_document(table: TableStatus, groups: Iterable[str]) -> dict[str, Any]:
     return {key: value for group in groups for key, value in to_json(getattr(table, group)).items()}
 
 
-def run_document(table: Table) -> dict[str, Any]:
-    """Returns the JSON of a table at the end of a run."""
-    return ended_document(status_of(table))
-
-
 def ended_document(status: TableStatus) -> dict[str, Any]:
     """Returns the JSON of the status of a table at the end of a run."""
     return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")

@@ -101,35 +101,6 @@ class Condition:
     outside: Outside | None
 
 
-def with_metadata(fields: Schema, key: t.IcebergType | None = None) -> Schema:
-    """Returns the columns of `records`: these fields and the metadata. key: the type of `_key`, binary unless given.
-
-    Raises: SpecError where a field has the name of a piece of metadata.
-    """
-    for name in METADATA:
-        if name in {field.name for field in fields.fields}:
-            remedy = f"leave the field out: `exclude: [{name}]`"
-            raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
-    first = fields.highest_field_id + 1
-    header = t.StructType(
-        t.NestedField(first + 7, "key", t.StringType(), required=False),
-        t.NestedField(first + 8, "value", t.BinaryType(), required=False),
-    )
-    types: tuple[tuple[t.IcebergType, bool], ...] = (
-        (key or t.BinaryType(), False),
-        (t.ListType(first + 6, header, element_required=False), False),
-        (t.StringType(), True),
-        (t.IntegerType(), True),
-        (t.LongType(), True),
-        (t.TimestamptzType(), False),
-    )
-    metadata = [
-        t.NestedField(first + n, name, kind, required=required)
-        for n, (name, (kind, required)) in enumerate(zip(METADATA, types, strict=True))
-    ]
-    return Schema(*fields.fields, *metadata)
-
-
 def analyse(
     catalyst: Catalyst,
     query: str,

@@ -71,11 +71,6 @@ class SchemaStruct:
     titles: Mapping[Path, str] = field(default_factory=dict)
 
 
-def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> t.StructType:
-    """Returns the struct of `read_json_schema`."""
-    return read_json_schema(text, references).struct
-
-
 def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> SchemaStruct:
     """Returns the struct of a record that the schema `text` describes; references: the other schemas it may refer to,
     by name.

@@ -177,8 +177,3 @@ def flow(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return spelt(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def block_of(case_name: str, lines: Iterable[str]) -> str:
-    """Returns a case as text. lines: of its mapping."""
-    return "\n".join((f"{_INDENT}{spelt(case_name)}:", *(f"{_INDENT}{_INDENT}{line}" for line in lines)))
