@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField
 from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import java_errors
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.clock import new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
 from frazil.errors import SpecError, UnavailableError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.errors import UnavailableError
 from frazil.refusals import refusal_remedy
 from frazil.runtime.light_jvm import LightJvm

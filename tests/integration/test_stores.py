@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.api.wiring import unmade_catalog
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import probe_store, properties_of_file
+from frazil.catalog.iceberg.store_access import probe_store, properties_of_file
 from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id

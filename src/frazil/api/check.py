@@ -21,7 +21,7 @@ from frazil.api.wiring import (
     unmade_catalog,
 )
 from frazil.catalog.iceberg.opening import settings_of_driver
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.loop.discovery import Discovery

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import properties_of_file
+from frazil.catalog.iceberg.store_access import properties_of_file
 from frazil.catalog.port import Catalog
 from frazil.catalog.port import catalog_without_tables
 from frazil.clock import Clock, SystemClock

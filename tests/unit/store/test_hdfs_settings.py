@@ -13,7 +13,7 @@ from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.store.hdfs import HdfsCluster, sent_to_tasks
 from frazil.store.properties import HDFS, StoreProperty, task_properties
-from frazil.write.avro import read_avro
+from frazil.write.file_formats import read_avro
 
 REFUSED = [known for known in HDFS if known.treatment == "refused"]
 

@@ -46,7 +46,7 @@ from frazil.catalog.iceberg.opening import (
     refuse_other_kind,
     refused_creation,
 )
-from frazil.catalog.iceberg.probe import properties_of_file
+from frazil.catalog.iceberg.store_access import properties_of_file
 from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, Validator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
