@@ -161,7 +161,7 @@ catalogs: test-setup
 stores: test-setup
 	$(BIN)/python -m tests.fixtures.stores.programs
 	$(BIN)/python -m pytest -m "slow or not slow" tests/integration/test_signed_store.py tests/integration/test_cloud_identities.py \
-		tests/acceptance/test_object_stores.py tests/acceptance/test_hdfs.py
+		tests/acceptance/test_object_stores.py packages/hdfs/tests/acceptance/test_hdfs.py
 
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup

@@ -29,7 +29,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
-from frazil.store.hdfs import USER
+from frazil.store.properties import HADOOP_USER
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
 from frazil.types import Commit, DataFile, Progress, Writer
 from frazil.write.plain_target import plain_target
@@ -261,7 +261,7 @@ def test_a_file_in_another_store_is_reached_before_there_is_a_catalog(jvm: Light
     assert unmade.store_properties("s3://lake/countries.csv").items() >= properties.items()
     assert unmade.store_properties("/srv/countries.csv").items() >= properties.items()
     found = properties_of_file(jvm.gateway, {"dfs.replication": "2"}, {}, "hdfs://name-node:8020/countries.csv")
-    assert (found[f"{DRIVERS_HADOOP}dfs.replication"], f"{DRIVERS_HADOOP}{USER}" in found) == ("2", True)
+    assert (found[f"{DRIVERS_HADOOP}dfs.replication"], f"{DRIVERS_HADOOP}{HADOOP_USER}" in found) == ("2", True)
 
 
 def signed_for(requests: list[Request]) -> set[str]:

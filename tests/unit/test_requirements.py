@@ -48,7 +48,7 @@ def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> No
         assert (PACKAGES / extra.name / "src" / extra.module).is_dir()
     [of_all] = extras["all"]
     assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted(
-        [*_EXTRAS, "avro-files", "hdfs"]
+        [*_EXTRAS, "avro-files"]
     )
 
 

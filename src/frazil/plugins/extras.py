@@ -64,6 +64,7 @@ EXTRAS = (
     Extra("demo", {"frazil.commands": ("demo",)}),
     Extra("expect", {"frazil.table_stages": ("expect",)}),
     Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
+    Extra("hdfs", {"frazil.stores": ("hdfs",)}, task_requirements=("hdfs-native",)),
     Extra(
         "http",
         {

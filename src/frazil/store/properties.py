@@ -148,6 +148,8 @@ OBJECT_STORES_OF_HADOOP = (
 """What settings of Hadoop's own clients of object stores begin with: tables are reached by Iceberg's."""
 DRIVERS_HADOOP = "frazil.hadoop."
 """What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
+HADOOP_USER = "user"
+"""Beside Hadoop's settings that tasks get: whom the cluster takes the driver for."""
 PROXY = "frazil.proxy"
 """The proxy by which the driver reaches S3, for tasks; empty for none."""
 
@@ -426,3 +428,25 @@ def wrong_values(properties: Mapping[str, str]) -> Iterator[WrongValue]:
         )
         if values is not None and not values.takes(text):
             yield WrongValue(name, text, values.taken, values.usual)
+
+
+def hadoop_setting_of(name: str) -> StoreProperty | None:
+    """Returns the description of one of Hadoop's settings; None for one that concerns no file of HDFS."""
+    return next((setting for setting in HDFS if setting.matches(name)), None)
+
+
+def hadoop_settings_of_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of the driver's Hadoop that decide something about files, under the names that tasks get.
+
+    Raises: SpecError for a setting that tasks cannot obey.
+    """
+    sent = {}
+    for name, value in settings.items():
+        setting = hadoop_setting_of(name)
+        if setting is None or value == defaults.get(name) or not value:
+            continue
+        if setting.treatment == "refused" and value.lower() not in setting.harmless:
+            raise refusal(setting, name)
+        if setting.treatment == "honoured":
+            sent[f"{DRIVERS_HADOOP}{name}"] = value
+    return sent

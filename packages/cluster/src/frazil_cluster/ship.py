@@ -27,6 +27,7 @@ import structlog
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
+from frazil.plugins.catalogs import STORES
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.extras import EXTRAS, Extra, installed_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
@@ -57,7 +58,7 @@ _ROOTS = (
     "pyiceberg-core",
     "pyyaml",
 )
-_OF_EXTRAS = ("fastavro", "hdfs-native")
+_OF_EXTRAS = ("fastavro",)
 """What tasks import where it is installed here."""
 # Only PyIceberg's command line needs click and rich. Frazil itself, which packages with formats require, is the other
 # archive.
@@ -185,7 +186,7 @@ def code_archive(deadline: Deadline | None = None) -> Path:
 
 def _extras_of_tasks() -> list[Extra]:
     """Returns the installed extras whose code tasks run."""
-    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group, TABLE_STAGES.group}
+    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group, STORES.group, TABLE_STAGES.group}
     return [extra for extra in installed_extras() if groups.intersection(extra.added)]
 
 

@@ -18,8 +18,8 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
 from frazil.store.clients import adls_host, adls_identity, gcs_endpoint, s3_host
-from frazil.store.hdfs import USER, hdfs_library, sent_to_tasks
-from frazil.store.properties import DRIVERS_HADOOP, PROXY
+from frazil.plugins.catalogs import STORES
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY, hadoop_settings_of_tasks
 from collections.abc import Mapping
 from contextlib import suppress
 from py4j.protocol import Py4JError
@@ -91,7 +91,7 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
     address = address_of(location)
     kind = address.kind
     if kind == "hdfs":
-        hdfs_library()  # Otherwise the first task would say that it is missing.
+        STORES.get(kind)  # Otherwise the first task would say that its package is missing.
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls":
         identity = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)
@@ -218,13 +218,13 @@ def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
     configuration, plain = io.getConf(), hadoop.conf.Configuration(False)
     plain.addResource("core-default.xml")
     plain.addResource("hdfs-default.xml")
-    settings = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
+    settings = hadoop_settings_of_tasks(_named(jvm, configuration), _named(jvm, plain))
     umask = hadoop.fs.permission.FsPermission.getUMask(configuration).toShort()
     client_settings = {
         "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", _BLOCK_BYTES),
         "dfs.replication": configuration.getInt("dfs.replication", _REPLICAS),
         "fs.permissions.umask-mode": f"{umask:03o}",
-        USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
+        HADOOP_USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
     }
     return settings | {f"{DRIVERS_HADOOP}{name}": str(value) for name, value in client_settings.items()}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import hdfs_native
@@ -11,9 +9,8 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
-from frazil.store.hdfs import HdfsCluster, sent_to_tasks
-from frazil.store.properties import HDFS, StoreProperty, task_properties
-from frazil.write.file_formats import read_avro
+from frazil.store.properties import HDFS, StoreProperty, hadoop_settings_of_tasks, task_properties
+from frazil_hdfs.files import HdfsCluster
 
 REFUSED = [known for known in HDFS if known.treatment == "refused"]
 
@@ -26,7 +23,7 @@ def test_tasks_get_what_differs_from_the_default_and_concerns_files() -> None:
         "dfs.namenode.name.dir": "/disk",
         "io.file.buffer.size": "1",
     }
-    sent = sent_to_tasks(settings, {"dfs.client.use.datanode.hostname": "false"})
+    sent = hadoop_settings_of_tasks(settings, {"dfs.client.use.datanode.hostname": "false"})
     assert sent == {"frazil.hadoop.dfs.ha.namenodes.lake": "a,b"}
     assert task_properties({**sent, "warehouse": "hdfs://lake/x"}) == sent
 
@@ -35,11 +32,11 @@ def test_tasks_get_what_differs_from_the_default_and_concerns_files() -> None:
 def test_a_setting_that_tasks_cannot_obey_is_refused_with_its_name_and_a_remedy(known: StoreProperty) -> None:
     name = f"{known.name}x" if known.name.endswith(".") else known.name
     with pytest.raises(SpecError, match=name) as raised:
-        sent_to_tasks({name: "other"}, {})
+        hadoop_settings_of_tasks({name: "other"}, {})
     assert raised.value.remedy == known.note
-    assert sent_to_tasks({name: "other"}, {name: "other"}) == {}
+    assert hadoop_settings_of_tasks({name: "other"}, {name: "other"}) == {}
     for harmless in known.harmless:
-        assert sent_to_tasks({name: harmless}, {}) == {}
+        assert hadoop_settings_of_tasks({name: harmless}, {}) == {}
 
 
 def test_a_file_has_the_replicas_blocks_and_permissions_of_the_driver() -> None:
@@ -53,22 +50,6 @@ def test_a_file_has_the_replicas_blocks_and_permissions_of_the_driver() -> None:
 def test_a_name_service_without_settings_is_an_error_of_the_store() -> None:
     with pytest.raises(OSError, match=r"hdfs://lake: .*No NameNode hosts found"):
         HdfsCluster({}, "lake").probe("hdfs://lake/t", "t")
-
-
-@pytest.mark.parametrize(
-    ("module", "extra", "read"),
-    [
-        ("hdfs_native", "hdfs", lambda: HdfsCluster({}, "lake").file("hdfs://lake/t", "t").exists()),
-        ("fastavro", "avro-files", lambda: read_avro(None)),
-    ],
-)
-def test_a_library_of_an_extra_that_is_not_installed_is_an_error_with_the_line_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, module: str, extra: str, read: Callable[[], object]
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SpecError, match="which is not installed") as raised:
-        read()
-    assert raised.value.remedy == f"pip install 'frazil[{extra}]', here and where tasks run"
 
 
 def test_a_catalog_of_folders_needs_no_lock_on_hdfs() -> None:

@@ -6,67 +6,25 @@ others than the driver, so it gets the driver's.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyiceberg.io import InputFile, OutputFile
+from hdfs_native import Client, FileStatus, WriteOptions
+from pyiceberg.io import InputFile
 
-from frazil.errors import SpecError
-from frazil.store.properties import DRIVERS_HADOOP, HDFS, StoreProperty, refusal
-from frazil.store.ranges import RangeReader, StoreWriter
+from frazil.store.file_io import RangeReader, StoreFile, StoreWriter
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER
 
-if TYPE_CHECKING:  # An extra.
-    from hdfs_native import Client, FileStatus, WriteOptions
-
-USER = "user"
-"""Beside Hadoop's settings: whom the cluster takes the driver for."""
 _USER_VARIABLE = "HADOOP_USER_NAME"
 # The client repeats the calls of a name node that cannot be reached, with pauses up to 15 s: by default
 # for three minutes, in which the batch could be planned again. The driver's settings win.
 _DEFAULTS = {"dfs.client.failover.max.attempts": "4"}
 # An answer of a name node is the name of a Java class, a message, and a stack trace.
 _ANSWER = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)?$)', re.DOTALL)
-
-
-def hdfs_library() -> Any:
-    """Returns the module of the client.
-
-    Raises: SpecError where it is not installed.
-    """
-    try:
-        return importlib.import_module("hdfs_native")
-    except ModuleNotFoundError:
-        raise SpecError(
-            "files of HDFS need the package hdfs-native, which is not installed",
-            remedy="pip install 'frazil[hdfs]', here and where tasks run",
-        ) from None
-
-
-def setting_of(name: str) -> StoreProperty | None:
-    """Returns the description of one of Hadoop's settings; None for one that concerns no file of HDFS."""
-    return next((setting for setting in HDFS if setting.matches(name)), None)
-
-
-def sent_to_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings of the driver's Hadoop that decide something about files, under the names that tasks get.
-
-    Raises: SpecError for a setting that tasks cannot obey.
-    """
-    sent = {}
-    for name, value in settings.items():
-        setting = setting_of(name)
-        if setting is None or value == defaults.get(name) or not value:
-            continue
-        if setting.treatment == "refused" and value.lower() not in setting.harmless:
-            raise refusal(setting, name)
-        if setting.treatment == "honoured":
-            sent[f"{DRIVERS_HADOOP}{name}"] = value
-    return sent
 
 
 class HdfsCluster:
@@ -84,12 +42,11 @@ class HdfsCluster:
     @cached_property
     def client(self) -> Client:
         """The client, which connects at its first request. Raises: OSError for a name service without settings."""
-        if user := self._settings.get(USER):
+        if user := self._settings.get(HADOOP_USER):
             os.environ[_USER_VARIABLE] = user
         address = f"hdfs://{self._host}"
         with _as_os_errors(address):
-            client: Client = hdfs_library().Client(address, {**_DEFAULTS, **self._settings}, os.devnull)
-            return client
+            return Client(address, {**_DEFAULTS, **self._settings}, os.devnull)
 
     def file(self, location: str, key: str) -> HdfsFile:
         """Returns the file at the path `key`, which has no `/` in front."""
@@ -119,7 +76,7 @@ class HdfsCluster:
     def options(self, overwrite: bool) -> WriteOptions:
         """Returns what a new file has: what one of Java's would have."""
         settings = self._settings
-        options: WriteOptions = hdfs_library().WriteOptions(
+        options: WriteOptions = WriteOptions(
             block_size=_number(settings.get("dfs.blocksize")),
             replication=_number(settings.get("dfs.replication")),
             permission=0o666 & ~int(settings.get("fs.permissions.umask-mode", "022"), 8),
@@ -128,7 +85,7 @@ class HdfsCluster:
         return options
 
 
-class HdfsFile(InputFile, OutputFile):
+class HdfsFile(StoreFile):
     """A file of a cluster. One that was begun and not closed has no rows for readers."""
 
     def __init__(self, location: str, path: str, cluster: HdfsCluster) -> None:
