@@ -379,7 +379,7 @@ _REHEARSED_FILE = (
 
 def rehearse_commits(gateway: Any, count: int = 2) -> None:
     """Commits so often to a table in the memory of the JVM behind `gateway`, which nobody else sees and which is gone
-    afterwards.
+    afterwards: Java loads the classes of a commit with the first one, which takes as long as ten later ones.
     """
     catalog = IcebergCatalog(gateway, _REHEARSAL, _IN_MEMORY, {})
     state = catalog.create(_REHEARSED, _REHEARSED_SCHEMA, {}, 2)

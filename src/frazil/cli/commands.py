@@ -369,7 +369,8 @@ Values = Annotated[
 
 def take_overrides(words: Sequence[str]) -> tuple[list[str], Overrides]:
     """Returns the words without the two options, and what these and the variable FRAZIL_ENV choose. An option without its
-    value stays, for the message of the command line.
+    value stays, for the message of the command line. They are taken before a command is chosen, so that no command has them
+    among its own options.
     """
     left: list[str] = []
     overrides = overrides_of(os.environ)

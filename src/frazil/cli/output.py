@@ -242,7 +242,10 @@ _NARROWEST = 20
 
 
 class ProgressLine:
-    """Shows what is being done, and for how long, until it ends. Any thread may call it."""
+    """A line on a terminal that shows what a command is doing, and for how long, until it ends. Any thread may call it.
+
+    It is the last line of standard error: whatever else is written there, or to standard output, calls `hide` first.
+    """
 
     def __init__(self, stream: TextIO, clock: Clock | None = None, delay_s: float = _DELAY_S) -> None:
         """Starts to wait. stream: a terminal. delay_s: how long nothing is shown."""
