@@ -344,7 +344,7 @@ def _before_commands(
         OutputFormat, typer.Option("--output", help="Print results as text or as JSON; before or after a command.")
     ] = OutputFormat.text,
 ) -> None:
-    """Declares options of the command line for its help; `command_line` and `overrides` read them.
+    """Declares options of the command line for its help; `command_line` and `take_overrides` read them.
 
     Raises: SpecError for `--version` with a command.
     """
