@@ -1,5 +1,7 @@
-"""Names of columns at every depth: names that differ only in case, which mean one column; the case of new columns; and the
-length limit, as every metadata file of a table contains every name, for good.
+"""Names of columns at every depth: which of them mean one column, and which are too long.
+
+Names that differ only in case mean one column, and new columns have names of one case. Every metadata file of a table
+contains every name, for good.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
 
 @lru_cache(maxsize=65_536)
 def fold_case(name: str) -> str:

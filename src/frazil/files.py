@@ -7,18 +7,17 @@ has freed is returned to others here too.
 from __future__ import annotations
 
 import ctypes
-import sys
-from contextlib import suppress
-from pathlib import Path
 import fcntl
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from frazil.clock import SystemClock
+from pathlib import Path
 
+from frazil.clock import SystemClock
 
 _OWN = ("frazil-data", "state", "frazil-demo", "broker")
 """Names of the folders that Frazil creates and whose rights it may remove."""

@@ -10,6 +10,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True)
 class Settings:
     """Where the pipeline file has what a service asks for."""
@@ -140,7 +141,9 @@ NO_BUCKET = re.compile(
 """What stores say of a bucket, or a container, that does not exist."""
 BUCKET_REMEDY = "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
 # What a session's token is called that has expired, by the clients of the stores that give such.
-_EXPIRED_CREDENTIALS = re.compile(r"ExpiredToken|token (included in the request )?(is|has) expired|InvalidToken\b", re.I)
+_EXPIRED_CREDENTIALS = re.compile(
+    r"ExpiredToken|token (included in the request )?(is|has) expired|InvalidToken\b", re.I
+)
 _LOCAL = re.compile(r"\[Errno (1|13|17|20|30)\]|Operation not permitted|Read-only file system")
 _UNREACHABLE = re.compile(
     r"dns error|error sending request|connection refused|network is unreachable|no route to host|timed? ?out"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
 from frazil.errors import SpecError
-import threading
-from collections.abc import Mapping
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024

@@ -21,16 +21,14 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.api.wiring import unmade_catalog
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.store_access import probe_store, properties_of_file
-from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
+from frazil.catalog.iceberg.store_access import identity_of, place_of, probe_store, properties_of_file, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
-from frazil.store.properties import HADOOP_USER
-from frazil.store.properties import DRIVERS_HADOOP, PROXY
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY
 from frazil.types import Commit, DataFile, Progress, Writer
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io

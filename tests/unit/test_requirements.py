@@ -47,9 +47,7 @@ def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> No
         assert re.fullmatch(rf"{extra.distribution}(\[[a-z,]+\])?=={frazil.__version__}", extras[extra.name][0])
         assert (PACKAGES / extra.name / "src" / extra.module).is_dir()
     [of_all] = extras["all"]
-    assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted(
-        [*_EXTRAS, "avro-files"]
-    )
+    assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted([*_EXTRAS, "avro-files"])
 
 
 def test_extras_add_by_entry_points_what_the_core_lists_of_them() -> None:

@@ -1,14 +1,17 @@
-"""What a run would find and do: whether the services that a pipeline file names have what it needs, and what it would create
-or change.
+"""What a run would find, and what it would do.
+
+The first is whether the services that a pipeline file names have what it needs, the second what it would create or change.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
+
 from frazil.api.wiring import (
+    catalog_and_queries,
     has_catalog,
     has_queries,
     light_jvm,
@@ -23,16 +26,20 @@ from frazil.api.wiring import (
 from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.catalog.iceberg.store_access import probe_store
 from frazil.catalog.port import Catalog
+from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.published_offsets import group_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
+from frazil.kafka.port import ReadRecord
 from frazil.kafka.properties import task_properties
+from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
+    check_cluster,
     check_group,
     check_kafka,
     check_local_folder,
@@ -41,7 +48,6 @@ from frazil.ops.check import (
     check_orders,
     check_queries,
     check_records,
-    check_cluster,
     check_secrets,
     check_service,
     check_stages,
@@ -52,6 +58,8 @@ from frazil.ops.check import (
 )
 from frazil.ops.observers import check_observers
 from frazil.ops.offline_check import check_audits, check_offline, has_audits
+from frazil.ops.plan import PlannedTable, plan_tables
+from frazil.ops.status import no_such_table
 from frazil.ops.store_check import (
     check_catalog_settings,
     check_driver_settings,
@@ -59,21 +67,11 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
-from frazil.plugins.driver import ELECTIONS
-from frazil.plugins.driver import REGISTRIES
+from frazil.plugins.driver import ELECTIONS, REGISTRIES
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.environments import Overrides
-from collections.abc import Callable
-from frazil.api.wiring import catalog_and_queries, open_schemas, refuse_lost_catalog, topics_for_reading
-from frazil.clock import SystemClock
-from frazil.ingest.tables.queries import Queries
-from frazil.kafka.port import ReadRecord
-from frazil.kafka.reader import read_sample
-from frazil.kafka.topics import KafkaTopics
-from frazil.ops.plan import PlannedTable, plan_tables
-from frazil.ops.status import no_such_table
 from frazil.types import OffsetRange
 
 _STANDALONE = "spark://"

@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import structlog
+
 from frazil.api.redaction import Redaction
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
 from frazil.errors import FrazilError, SpecError, unforeseen
@@ -22,8 +25,6 @@ from frazil.plugins.extras import is_installed, not_installed
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides, overrides_of_process
 from frazil.spec.syntax.units import parse_duration
-from typing import Any
-import structlog
 
 if TYPE_CHECKING:
     from frazil.api.status import StatusReader

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.ops.check import Finding
-    from frazil.ops.plan import PlannedTable
     from frazil.ops.pipeline_status import TableStatus
+    from frazil.ops.plan import PlannedTable
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,15 @@ The JVM starts first, and `running.py`, with most of Frazil, is imported while i
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-import structlog
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
 from frazil.runtime.connect import running_jvm

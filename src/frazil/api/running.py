@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 import structlog
 from py4j.protocol import Py4JError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
-from frazil.api.run import Limits
-from frazil.api.run import NothingInHand, Stopping
+from frazil.api.run import Limits, NothingInHand, Stopping
 from frazil.api.wiring import (
     catalog_address,
     committed_in,
@@ -51,20 +54,15 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
+from frazil.ops.pipeline_status import status_of
 from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.pipeline_status import status_of
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
-from dataclasses import replace
-from typing import Any
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
-from frazil.clock import new_id
 from frazil.types import Commit, DataFile, Progress, Writer
 
 if TYPE_CHECKING:

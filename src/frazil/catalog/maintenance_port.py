@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
 from frazil.catalog.table_metadata import TableMetadata
-from frazil.types import DataFile, DeleteFile
-from collections.abc import Mapping, Sequence
 from frazil.errors import ConflictError
+from frazil.types import DataFile, DeleteFile
 
 Transfer = Callable[[Sequence[LiveFile], Sequence[LiveFile], Sequence[LiveFile]], Sequence[DeleteFile] | None]
 """Returns delete files for new files, for rows that were deleted from the old files during a compaction; None where

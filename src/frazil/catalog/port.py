@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, cast
+
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
 from frazil.store.properties import credentials_end_ms
 from frazil.types import Commit, DataFile, Progress, RowDelta
-from collections.abc import Callable, Mapping
-from typing import cast
+
 
 @dataclass(frozen=True)
 class StoredLayout:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
+
 from frazil.cdc.envelope import BY_KEY
 from frazil.cdc.json_members import replace_rows
 from frazil.decode.columns import Decoded
@@ -24,7 +26,6 @@ from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Records, pick, structs_where
 from frazil.schema.evolve import type_at
-
 
 ID = "_id"
 """The field of a document that identifies it."""

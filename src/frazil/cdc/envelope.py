@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,17 +25,16 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
+
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
 from frazil.plugins.formats import ENVELOPES
-from frazil.schema.arrow import Bools, Ints, Records, arrow_type
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type, spread_mask
 from frazil.stages.changes import Changes
 from frazil.upsert.history.times import as_versions
 from frazil.write.target import TableTarget
-from frazil.decode.columns import Decoded
-from frazil.schema.arrow import Records, spread_mask
 
 IMAGES, ROW = 0, 1
 """Kinds of records: a change with images of the row before and after it; the row itself with its operation."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,36 +19,33 @@ from pyiceberg.types import (
     StringType,
     StructType,
 )
+
 from frazil.cdc.envelope import (
+    BY_KEY,
     HEARTBEAT,
     IMAGES,
     MESSAGE,
+    NO_DOCUMENT,
     NO_ENVELOPE,
     NOTIFICATION,
     ROW,
     SCHEMA_CHANGE,
     TRANSACTION,
 )
+from frazil.cdc.json_members import read_documents
 from frazil.cdc.placeholders import find_unsent
 from frazil.cdc.positions import facts_of, source_fields
-from frazil.decode.columns import Columns, Fault, TextBytes, read_utf8
+from frazil.decode.cast import convert_columns
+from frazil.decode.columns import Columns, Decoded, Fault, TextBytes, read_utf8
 from frazil.decode.connect.schema import as_declared, convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import from_numbers
 from frazil.decode.renames import NO_RENAMES, FedColumns, Renames, fed_members
 from frazil.decode.settings import Envelope, Reading
 from frazil.error_classes import ErrorClass
-from frazil.schema.arrow import Bools, arrow_type, structs_where
+from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places, structs_where
 from frazil.schema.selection import Path
-from collections.abc import Sequence
-from pyiceberg.types import NestedField, StringType, StructType
-from frazil.cdc.envelope import BY_KEY, NO_DOCUMENT
-from frazil.cdc.json_members import read_documents
-from frazil.decode.cast import convert_columns
-from frazil.decode.columns import Columns, Decoded
-from frazil.decode.conversion import Conversion
-from frazil.schema.arrow import arrow_type, as_written, spread_places
-
 
 _FAR = Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")
@@ -391,11 +389,11 @@ def open_documents(
     decoded = convert_columns(conversion, *open_columns(reading, struct, columns, {}, fields), others)
     columns_by_name = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     conversion.requested_fields = {}
-    for field in fields:
-        if field.name in IMAGES_OF:
-            columns_by_name[field.name] = _document_image(conversion, raw.get(field.name), field)
-            op, kind = ("u", NO_DOCUMENT) if field.name == "after" else ("d", BY_KEY)
-            texts = raw.get(field.name)
+    for column in fields:
+        if column.name in IMAGES_OF:
+            columns_by_name[column.name] = _document_image(conversion, raw.get(column.name), column)
+            op, kind = ("u", NO_DOCUMENT) if column.name == "after" else ("d", BY_KEY)
+            texts = raw.get(column.name)
             has_text = np.zeros(rows, np.bool_) if texts is None else np.asarray(texts.is_valid())
             lacks = np.asarray(pc.fill_null(pc.equal(columns_by_name["op"], op), False)) & ~has_text
             columns_by_name["record_kind"] = pc.if_else(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
+
 from frazil.cdc.envelope import (
     IGNORED,
     IMAGES,
@@ -26,11 +28,14 @@ from frazil.cdc.json_members import (
     EnvelopeBatch,
     EnvelopeMembers,
     kept,
+    mark_changes_without_image,
+    marks_of,
     read_code,
     read_facts,
+    read_image,
     read_string,
+    watcher,
 )
-from frazil.cdc.json_members import mark_changes_without_image, marks_of, read_image, watcher
 from frazil.decode.columns import Decoded
 from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
@@ -42,7 +47,6 @@ from frazil.decode.settings import Reading
 from frazil.plugins.formats import ENVELOPES, Members
 from frazil.rows.connect_messages import decode_records
 from frazil.schema.arrow import Bools, arrow_type
-
 
 _IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 

@@ -5,37 +5,31 @@ Images are objects, or the JSON texts that MongoDB's connector writes. Values th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestamptzType
-from frazil.cdc.envelope import ROW
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from frazil.cdc.envelope import BY_KEY, IMAGES, NO_DOCUMENT, NO_OBJECT, ROW
+from frazil.cdc.placeholders import json_forms, remove_unsent
 from frazil.cdc.positions import NUMBERS, ORIGINS, facts_of, flat_fields, source_fields
 from frazil.decode.columns import Fault
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import from_numbers
-from frazil.decode.json.columns import read_value
-from frazil.decode.json.grammar import ESCAPED, INT, STRING
+from frazil.decode.json.columns import read_members, read_value
+from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.records import FAULTS, read_objects
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
 from frazil.error_classes import ErrorClass
 from frazil.plugins.formats import Members
-from frazil.schema.arrow import Bools, arrow_type
+from frazil.schema.arrow import Bools, arrow_type, as_written, structs_where
 from frazil.schema.selection import Path
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pyiceberg.types import StringType, StructType
-from frazil.cdc.envelope import BY_KEY, IMAGES, NO_DOCUMENT, NO_OBJECT
-from frazil.cdc.placeholders import json_forms, remove_unsent
-from frazil.decode.conversion import Conversion
-from frazil.decode.json.columns import read_members, read_value
-from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
-from frazil.decode.json.records import FAULTS, read_objects
-from frazil.decode.json.slices import Slices, Texts
-from frazil.schema.arrow import Bools, as_written, structs_where
 
 
 @dataclass

@@ -12,20 +12,19 @@ import functools
 import gc
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
+
 import typer
 from typer.core import TyperCommand, TyperGroup
+
 from frazil.cli.output import DEFAULT_FILE, LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
 from frazil.errors import SpecError
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.registration import Registered, function_of
-import os
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated
 from frazil.spec.syntax.environments import Overrides, overrides_of
 
 Function = Callable[..., int | None]

@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-import typer
-from frazil.cli.output import Output
-from frazil.errors import SpecError
-from frazil.runtime.setup import install_bundle, write_bundle
-from frazil.runtime.jars import USES, Use, jars
-from frazil.runtime.java import find_java
-from frazil.runtime.setup import compile_all, record_start
-from frazil.runtime.machine import Check, checks
 import signal
 from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frazil.cli.output import Output
 from frazil.clock import SystemClock
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jars import USES, Use, jars
+from frazil.runtime.java import find_java
+from frazil.runtime.machine import Check, checks
+from frazil.runtime.setup import compile_all, install_bundle, record_start, write_bundle
 
 Bundle = Annotated[
     Path | None,
@@ -30,13 +30,13 @@ Source = Annotated[
 ]
 
 _ERROR = "error: "
-"""How the line begins in which a setup reports its failure."""
+"""How the line begins in which a command reports its failure."""
 
 
 def setup(output: Output, bundle: Bundle = None, source: Source = None) -> int:
     """Fetch the jars now, compile what is compiled at a first start, and record the classes that every start loads.
 
-    Skips finished steps, and continues where it was interrupted. Without this setup the first `frazil run` fetches the
+    Skips finished steps, and continues where it was interrupted. Without this command the first `frazil run` fetches the
     jars. The offline bundle contains Frazil, the packages that it requires and the jars, with checksums, for a machine
     with this operating system and this version of Python; it has a README.
 

@@ -9,19 +9,20 @@ import io
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
+
 import typer
+
 from frazil.api.redaction import Json, Redaction
+from frazil.clock import Clock, SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.printable import plain
-import threading
-from typing import TextIO
-from frazil.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,28 +6,26 @@ commit of their batch holds them, as it holds every dead letter, with the time s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.record import FAR_TIME, HELD_AT, SOURCE_COLUMNS, held_since, opened, reason_columns
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.metadata_columns import undivided_times
 from frazil.schema.arrow import as_written
 from frazil.write.file_formats import read_file
+from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from frazil.catalog.port import Catalog, TableState
-from frazil.dead_letters.record import HELD_AT
-from frazil.error_classes import ErrorClass
-from frazil.write.plain_target import plain_target
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Place = tuple[str, int, int]

@@ -12,9 +12,8 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapTyp
 from frazil.column_names import fold_case
 from frazil.plugins.formats import ENVELOPES, EnvelopeKind
 from frazil.plugins.registration import function_of
-from frazil.schema.selection import NOTHING_DECLARED, DeclaredValues
 from frazil.schema.names import Aliases
-from frazil.schema.selection import Path, Selection
+from frazil.schema.selection import NOTHING_DECLARED, DeclaredValues, Path, Selection
 from frazil.types import EXTRA_COLUMNS
 
 PLACEHOLDER = "__debezium_unavailable_value"

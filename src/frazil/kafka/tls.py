@@ -5,17 +5,17 @@ Tasks get texts in PEM and need no files.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-from frazil.errors import SpecError
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from frazil.errors import SpecError
 
 NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
 NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")

@@ -5,9 +5,8 @@ Every check runs, also after another has failed. Nothing is changed.
 
 from __future__ import annotations
 
-import re
-
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,6 +19,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
+from frazil.column_names import fold_case
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
@@ -30,7 +30,6 @@ from frazil.ingest.tables.preflight import refuse_foreseen, warnings_of
 from frazil.ingest.tables.schema_changes import declared_adder
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
-from frazil.column_names import fold_case
 from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.status import MissingTopics, problem_of

@@ -1,10 +1,10 @@
-"""The status of a pipeline and of its tables: models which the loop writes and which commands, the API, metrics and the console
-show.
+"""The status of a pipeline and of its tables, as models.
 
-`frazil run` writes the status of its tables into the state file, with what its process records there, and prints it at its
-end. A field is a key of the JSON, its comment the meaning in `docs/reference/output.md`, and text in `Annotated` the type
-there. The groups of a table are side by side in one object. Nobody changes them: those that the loop makes of each of a
-thousand tables, twice a second, are not frozen, as that would take half as long again.
+The loop writes them, and commands, the API, metrics and the console show them. `frazil run` writes the status of its tables
+into the state file, with what its process records there, and prints it at its end. A field is a key of the JSON, its comment
+the meaning in `docs/reference/output.md`, and text in `Annotated` the type there. The groups of a table are side by side in
+one object. Nobody changes them: those that the loop makes of each of a thousand tables, twice a second, are not frozen, as
+that would take half as long again.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
+
 from pydantic import Field
+
 from frazil.catalog.port import TableSize
-from frazil.ingest.tables.table import Table
-from frazil.maintenance.due import RoundsStatus
-from frazil.ops.reports import to_json
-from frazil.ops.publishing import PublishReport
-from frazil.ops.reports import Problem
-from frazil.schema.conflicts import RefusedChange
-from frazil.types import OffsetRange, Resolved, list_names
-from collections.abc import Mapping
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.ingest.loop.published_offsets import Published
-from frazil.ops.reports import object_schema, schema_of, to_json
-
+from frazil.ingest.tables.table import Table
+from frazil.maintenance.due import RoundsStatus
+from frazil.ops.publishing import PublishReport
+from frazil.ops.reports import Problem, object_schema, schema_of, to_json
+from frazil.schema.conflicts import RefusedChange
+from frazil.types import OffsetRange, Resolved, list_names
 
 Milliseconds = Annotated[int, Field(ge=-(2**63), lt=2**63), "milliseconds since the epoch"]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

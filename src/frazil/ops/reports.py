@@ -6,16 +6,17 @@ field is its name, or its alias where it is declared with `Field(alias=…)`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from frazil.printable import plural
-from frazil.types import OffsetRange
-import json
 from functools import reduce
 from operator import getitem
 from typing import Any, TypeVar
+
 from pydantic import TypeAdapter, ValidationError
 
+from frazil.printable import plural
+from frazil.types import OffsetRange
 
 NOTHING = "–"
 _STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))

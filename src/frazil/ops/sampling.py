@@ -8,9 +8,11 @@ them; but a misspelt one leaves in the table what was to be dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -18,48 +20,46 @@ from pyiceberg.types import (
     DateType,
     IcebergType,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
+
+from frazil.cdc.document_ids import ID
+from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
+from frazil.column_names import change_case, fold_case, fold_path
 from frazil.decode.columns import Decoded
 from frazil.decode.limits import plain_columns, read_bounded
+from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT
+from frazil.ingest.tables.preflight import (
+    SOURCE_ORDER,
+    field_in_image,
+    has_apart_rows,
+    may_have_source_order,
+    topics_without_order,
+)
+from frazil.ingest.tables.queries import field_origins, steps_of
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
+from frazil.printable import plural
+from frazil.process.steps import compile_steps
 from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
+from frazil.schema.names import spelled
 from frazil.schema.parts import parts_of, types_in
 from frazil.shares.divide import TopicShares
-from frazil.spec.settings import InferSpec
-from frazil.types import add_counts
-from frazil.write.target import TableTarget
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from pyiceberg.types import StructType
-from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
-from frazil.cdc.document_ids import ID
-from frazil.decode.limits import plain_columns
-from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT
-from frazil.ingest.tables.preflight import SOURCE_ORDER, has_apart_rows, may_have_source_order, topics_without_order
-from frazil.column_names import fold_case
-from frazil.printable import plural
 from frazil.spec import TableSpec
+from frazil.spec.settings import InferSpec
+from frazil.spec.syntax.problems import nearest
+from frazil.stages.table import table_stages
+from frazil.types import EXTRA_COLUMNS, add_counts
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import column_of, find_key_fields, leaves_of
 from frazil.upsert.records.read_changes import apart_by_table
-from collections.abc import Collection, Iterator, Sequence
-from pyiceberg.types import IcebergType
-from frazil.ingest.tables.preflight import field_in_image
-from frazil.ingest.tables.queries import field_origins, steps_of
-from frazil.column_names import change_case, fold_case, fold_path
-from frazil.process.steps import compile_steps
-from frazil.schema.names import spelled
-from frazil.schema.parts import Path, parts_of, types_in
-from frazil.spec.syntax.problems import nearest
-from frazil.stages.table import table_stages
-from frazil.types import EXTRA_COLUMNS
+from frazil.write.target import TableTarget
 
 _ROUNDS = 3
 _TIMES = (DateType, TimestampType, TimestamptzType)

@@ -1,5 +1,7 @@
-"""What packages add to the driver: clients of schema registries, elections, clusters, observers of runs, what carries out the keys
-`atomic` and `lookup` of a table, and maintenance actions. Tasks import none of it.
+"""What packages add to the driver, and tasks do not import.
+
+These are clients of schema registries, elections, clusters, observers of runs, what carries out the keys `atomic` and `lookup`
+of a table, and maintenance actions.
 """
 
 from __future__ import annotations
@@ -7,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
 from frazil.plugins.registration import Registered, function_of
+
 
 @dataclass(frozen=True)
 class RegistryKind:

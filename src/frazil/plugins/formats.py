@@ -1,18 +1,19 @@
-"""Formats of records and envelopes of changes by name: what a pipeline file may declare of each, the function that decodes
-a format, and the formats, metadata and members of an envelope.
+"""Formats of records and envelopes of changes by name.
+
+A format has what a pipeline file may declare of it and the function that decodes it; an envelope the formats that it is read
+from, the metadata that it has, and its members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
-from pyiceberg.types import BinaryType, IcebergType, IntegerType, LongType, StringType, StructType
-from frazil.plugins.registration import Registered, function_of
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
+
+from pyiceberg.types import BinaryType, IcebergType, IntegerType, LongType, StringType, StructType
+
+from frazil.plugins.registration import Registered, function_of
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
-from frazil.errors import SpecError
-from frazil.plugins.extras import missing_extra
 from types import ModuleType
-from frazil.plugins.extras import names_of_extras
+from typing import Any, Generic, TypeVar
+
+from frazil.errors import SpecError
+from frazil.plugins.extras import missing_extra, names_of_extras
 
 _Object = TypeVar("_Object")
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from pyiceberg import types as t
 from pyiceberg.schema import Schema
 
+from frazil.column_names import fold_case, is_long, long_name_in, long_name_reason, shorten
 from frazil.errors import SpecError
-from frazil.column_names import fold_case
-from frazil.column_names import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import (
     RECORDS,
     RULES,

@@ -1,13 +1,17 @@
-"""Records in the columns that tasks receive, and columns of a table that are not made from the record's value: a constant, or
-the value of a header.
+"""Records in the columns that tasks receive, and columns that are not made from the record's value.
+
+Such a column is a constant, or has the value of a header.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
+
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import inside_years, outside_years
@@ -16,17 +20,13 @@ from frazil.decode.settings import Reading
 from frazil.decode.wire_format import last_header
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
+from frazil.kafka.port import ReadRecord
 from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
 from frazil.schema.arrow import Bools, Records, arrow_type
 from frazil.schema.projection import Shaping
-from frazil.write.target import TableTarget
-from collections.abc import Mapping, Sequence
-from frazil.kafka.port import ReadRecord
-from frazil.schema.arrow import Bools, arrow_type
 from frazil.types import Offsets
-from frazil.write.target import METADATA_TYPES
-
+from frazil.write.target import METADATA_TYPES, TableTarget
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # Numbers of up to 18 digits always fit 64 bits.
 _MOST_DIGITS = 40

@@ -26,6 +26,7 @@ from py4j.protocol import Py4JError
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
 from frazil.plugins.driver import CLUSTERS
 from frazil.runtime.gateway import (
     OF_JVM,
@@ -38,7 +39,6 @@ from frazil.runtime.gateway import (
 )
 from frazil.runtime.jars import jars, own_jars
 from frazil.secrets import SPARK_REDACTION
-from frazil.files import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,7 +190,7 @@ class Cluster(Protocol):
         """Begins to watch an application. context: Java's SparkContext."""
 
     def check(self, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterable[Any]:
-        """Yields the `ops.check.Finding` of the master. jvm: None where there is none, and then no standalone one is asked."""
+        """Yields the `ops.check.Finding` of the master. jvm: None where there is none: no standalone one is asked then."""
 
 
 def cluster_of(master: str) -> Cluster:

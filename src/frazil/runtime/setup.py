@@ -16,32 +16,31 @@ import hashlib
 import importlib
 import importlib.metadata
 import io
+import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
-import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
-import frazil
-from frazil.errors import UnavailableError
-from frazil.plugins.extras import installed_extras
-from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory
-from frazil.files import temporary_folder
-import os
-import subprocess
-from pathlib import Path
+
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+import frazil
+from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
+from frazil.plugins.extras import installed_extras
 from frazil.runtime.broker import EmbeddedBroker, broker_archive
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
-from frazil.runtime.jars import own_jars
+from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory, own_jars
 from frazil.runtime.java import find_java, why_unrecorded
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import archive_of_small_jvm
-
 
 _REQUIRED = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _FOLDER = "frazil-bundle"

@@ -1,22 +1,22 @@
-"""What a table cannot have of the fields that records request: conflicts of names, and changes that its settings refuse,
-with the schemas that request each, and the remedy. Pure.
+"""What a table cannot have of the fields that records request, and the remedy. Pure.
 
-Two fields may map to one column, or a field to a column reserved for something else: the table has the column once, and
-records with the rejected field are bad records. So a conflict rejects records, and not the whole table.
+These are conflicts of names, and changes that the table's settings refuse, with the schemas that request each. Two fields may
+map to one column, or a field to a column reserved for something else: the table has the column once, and records with the
+rejected field are bad records. So a conflict rejects records, and not the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
+
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
-from frazil.schema.names import key_settings
+from frazil.schema.names import cast_settings, fraction_settings, key_settings
 from frazil.schema.parts import change_parts, parts_of, retyped, types_in, with_parts
 from frazil.schema.projection import KEY_ROOT
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from frazil.schema.names import cast_settings, fraction_settings, key_settings
 from frazil.types import list_names
 
 MAX_REJECTED = 100

@@ -9,10 +9,11 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
 from pyiceberg import types as t
 from pyiceberg.schema import Schema
-from frazil.column_names import Spellings
-from frazil.column_names import explain_long_name, is_long, long_name_in
+
+from frazil.column_names import Spellings, explain_long_name, is_long, long_name_in
 from frazil.schema.names import column_settings, merge_spellings, only_case_differs
 from frazil.schema.parts import (
     MAX_LEVELS,
@@ -23,12 +24,11 @@ from frazil.schema.parts import (
     retyped,
     too_deep_reason,
     type_word,
+    types_in,
     with_parts,
     with_requirement,
 )
 from frazil.schema.parts import Path as Path
-from collections.abc import Sequence
-from frazil.schema.parts import Path, change_parts, types_in
 
 RequestedFields = Mapping[Path, Mapping[str, t.IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts

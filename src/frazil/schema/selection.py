@@ -1,20 +1,21 @@
-"""The fields of a record that a table takes (its settings `include` and `exclude`), and what settings and schemas declare of
-values, by the paths of the fields that have them. Pure.
+"""The fields of a record that a table takes, and what is declared of their values. Pure.
+
+A table takes fields by its settings `include` and `exclude`. Settings and schemas declare of values how they are read, by the
+paths of the fields that have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
+
 from pyiceberg.types import IcebergType, NestedField, StructType
+
 from frazil.column_names import change_case, fold_case, fold_path
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from frazil.schema.parts import Path
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
-"""Which table takes the records with some values, or why none but the rest does: where the values come from, and the template
-that makes the name of the table. Pure, for the driver and tasks alike.
+"""Which table takes the records with some values, or why none but the rest does.
+
+Here is also where the values come from, and the template that makes the name of the table. Pure, for the driver and tasks
+alike.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
-from frazil.errors import SpecError
-from collections.abc import Iterable
 from enum import StrEnum
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Literal
+
 from frazil.column_names import fold_case
+from frazil.errors import SpecError
 from frazil.types import DerivedTable, Offsets
 
 SourceKind = Literal["field", "header", "topic", "capture"]

@@ -1,35 +1,35 @@
-"""Records that several tables divide, read once: the values by which they are divided, and the rows for all of these tables
-that are alike.
+"""Records that several tables divide, read once for all of them.
+
+They are the values by which records are divided, and the rows for all of these tables that are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StringType, StructType
+
 from frazil.decode.limits import read_bounded
 from frazil.decode.plain import read_text
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.decode.wire_format import last_header
 from frazil.rows.decoder import decode_values
-from frazil.schema.arrow import Ints, Records
-from frazil.schema.selection import DeclaredValues
-from frazil.schema.selection import Path, Selection
-from frazil.shares.share import ValueSource
-from frazil.write.target import TableTarget
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from numpy.typing import NDArray
-from pyiceberg.types import StringType
 from frazil.rows.project import shape_rows
 from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_mask
+from frazil.schema.selection import DeclaredValues, Path, Selection
+from frazil.shares.share import ValueSource
 from frazil.stages.changes import Changes
+from frazil.write.target import TableTarget
+
 
 @dataclass(frozen=True)
 class RecordValues:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
-from frazil.spec.syntax import forms
-from frazil.spec.syntax.document import Node, Scalar, Section
-from frazil.spec.syntax.keys import Declared, Form, Key, named
-from frazil.spec.syntax.problems import LABEL
-from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 from pydantic import Field, SerializeAsAny
 from pyiceberg.types import IcebergType, StringType
+
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.shares.share import Share
 from frazil.spec import settings, table_forms
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
-from frazil.spec.syntax.keys import Declared, Key, not_a_key, section
+from frazil.spec.syntax import forms
+from frazil.spec.syntax.document import Node, Scalar, Section
+from frazil.spec.syntax.keys import Declared, Form, Key, named, not_a_key, section
+from frazil.spec.syntax.problems import LABEL
 from frazil.spec.syntax.types import parse_numbers
+from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
 

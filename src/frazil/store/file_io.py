@@ -7,23 +7,21 @@ what it needs to larger ranges itself.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
 import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 from pyiceberg.io import FileIO, InputFile, OutputFile
+
 from frazil.plugins.catalogs import STORES
 from frazil.store.addresses import Address, address_of
 from frazil.store.clients import Client, client_of
-
 
 Errors = Callable[[str], AbstractContextManager[None]]
 """Turns the errors of a store's client, while a block works on a location, into OSErrors."""

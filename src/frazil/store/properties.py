@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from frazil.errors import SpecError
-from collections.abc import Callable, Iterator, Mapping
 
+from frazil.errors import SpecError
 
 Treatment = Literal["honoured", "translated", "ignored", "refused"]
 """honoured: it has the same effect in tasks. translated: tasks get the same effect by other means. ignored: it has no

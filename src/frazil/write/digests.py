@@ -12,21 +12,21 @@ another `HASH_VERSION` of ledgers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
+
 import numpy as np
+import pyarrow as pa
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from frazil.raw_memory import COMPILED, load8, load64
-from collections.abc import Mapping
-from functools import lru_cache
-from hashlib import blake2b
-import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
+
 from frazil.ledger import MODULUS
-from frazil.raw_memory import COMPILED, I32, U8, high64, load64
+from frazil.raw_memory import COMPILED, I32, U8, high64, load8, load64
 from frazil.schema.arrow import Ints, field_id_of
 
 STRIPE = 64

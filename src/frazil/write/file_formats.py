@@ -6,17 +6,17 @@ processor time. Avro has Iceberg's field ids: Iceberg specification, appendix A,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
+
 from frazil.errors import SpecError
 from frazil.schema.arrow import rows_as_written
 from frazil.store.properties import wrong_values
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
 PARQUET = "parquet"
 FORMAT = "write.format.default"
@@ -90,9 +90,6 @@ def _with_parquet_id(field: pa.Field) -> pa.Field:
         kind = pa.map_(_with_parquet_id(kind.key_field), _with_parquet_id(kind.item_field))
     field_id = (field.metadata or {}).get(b"iceberg.id")
     return pa.field(field.name, kind, field.nullable, metadata={b"PARQUET:field_id": field_id} if field_id else None)
-
-
-_READERS = {"orc": _read_orc, "avro": read_avro}
 
 
 _NamedTypes = dict[str, pa.DataType]
@@ -225,3 +222,6 @@ def _pairs(entries: Any) -> Iterable[tuple[Any, Any]]:
 
 def _arrow_map_of(pairs: Iterable[tuple[Any, Any]], _: pa.MapType) -> Any:
     return list(pairs)
+
+
+_READERS = {"orc": _read_orc, "avro": read_avro}

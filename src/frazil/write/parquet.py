@@ -7,22 +7,20 @@ thousand, and converts bounds to Python's times, which lack some values that a c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from shutil import copyfileobj
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
-from frazil.failpoints import hit
-from frazil.write.cluster import Partition
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
 from pyiceberg import types as t
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     StatisticsCollector,
@@ -31,7 +29,11 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.utils.decimal import decimal_to_bytes, unscaled_to_decimal
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
+
+from frazil.failpoints import hit
+from frazil.write.cluster import Partition
 from frazil.write.target import TableTarget
+
 
 def hides_nulls(kind: pa.DataType) -> bool:
     """Whether the type contains a struct with a required field of a primitive type."""

@@ -12,7 +12,6 @@ import pytest
 
 import frazil
 from frazil.api import pipeline
-from frazil.api import pipeline
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
 from frazil.api.run import Stopping
@@ -27,8 +26,7 @@ SECRET = "hush/hush+hush"
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOP_PASSWORD", SECRET)
-    monkeypatch.setattr(logs, "SECRETS", secrets := Redaction())
-    monkeypatch.setattr(pipeline, "SECRETS", secrets)
+    monkeypatch.setattr(pipeline, "SECRETS", Redaction())
     path = tmp_path / "frazil.yaml"
     path.write_text(f"{HEAD}tables: {{shop.orders: {{topic: orders}}}}\n")
     return path

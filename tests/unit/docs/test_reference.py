@@ -26,13 +26,21 @@ from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.reports import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
-from frazil.ops.pipeline_status import PipelineReport, Process, as_document
+from frazil.ops.pipeline_status import (
+    MaintenanceReport,
+    PipelineReport,
+    Process,
+    TableStatus,
+    VerificationReport,
+    as_document,
+    ended_document,
+    status_of,
+)
 from frazil.ops.plan import PlannedTable
 from frazil.ops.publishing import FailedAudit, PublishReport
-from frazil.ops.pipeline_status import MaintenanceReport, TableStatus, VerificationReport, ended_document, status_of
+from frazil.ops.reports import to_json
 from frazil.spec import TableSpec, json_schema
 from frazil.types import (
     Balance,

@@ -23,10 +23,17 @@ from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
+from frazil.ops.pipeline_status import (
+    MaintenanceReport,
+    PipelineReport,
+    ProcessState,
+    TableStatus,
+    as_document,
+    ended_document,
+    status_of,
+)
 from frazil.ops.state_file import read_state
 from frazil.ops.status import Shown, problem_of, report_pipeline
-from frazil.ops.pipeline_status import MaintenanceReport, TableStatus, ended_document, status_of
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
@@ -133,7 +140,9 @@ def test_an_upsert_table_reports_how_many_files_its_last_batch_looked_at(tmp_pat
     scenario = UpsertScenario(tmp_path / "scenario", key_columns=("id",), key=JSON_KEYS)
     assert ended_document(status_of(scenario.tell(("1", {"id": 1, "v": "a"}))))["last_upsert"]["inspected"] == 0
     scenario.tell(("90", {"id": 90, "v": "a"}))
-    last = ended_document(status_of(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"}))))["last_upsert"]
+    last = ended_document(status_of(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"}))))[
+        "last_upsert"
+    ]
     assert last == {
         "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip

@@ -22,11 +22,10 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import as_document
+from frazil.ops.pipeline_status import MaintenanceReport, VerificationReport, as_document, ended_document, status_of
 from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
-from frazil.ops.pipeline_status import MaintenanceReport, VerificationReport, ended_document, status_of
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec

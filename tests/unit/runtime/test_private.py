@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
+from frazil.files import make_private_directory, make_private_file, temporary_folder
 from frazil.runtime import gateway
 from frazil.runtime.gateway import options_file, wait_for_end
-from frazil.files import make_private_directory, make_private_file
-from frazil.files import temporary_folder
 
 
 def mode(path: Path) -> int:

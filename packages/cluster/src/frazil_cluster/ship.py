@@ -27,15 +27,14 @@ import structlog
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
 from frazil.plugins.catalogs import STORES
-from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.extras import EXTRAS, Extra, installed_extras
-from frazil.plugins.formats import FORMATS, MESSAGES
+from frazil.plugins.formats import ENVELOPES, FORMATS, MESSAGES
 from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.setup import check_recorded, closure
 from frazil.runtime.tether import tethered
-from frazil.files import temporary_folder
 
 log = structlog.get_logger("frazil")
 

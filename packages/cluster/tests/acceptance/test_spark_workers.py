@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from frazil.failpoints import VARIABLE
-from frazil_cluster import ship
 from frazil.runtime.broker import EmbeddedBroker
+from frazil_cluster import ship
 from tests.acceptance import test_processing as processing
 from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.ledger import events

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil_cluster.check import check_master
 from frazil.runtime.light_jvm import LightJvm
+from frazil_cluster.check import check_master
 from frazil_cluster.master import Worker, ask_master
 from tests.fixtures.processes import frozen
 from tests.integration.cluster import MASTER, PROTECTED, Cluster

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil_cluster.watch import ELSEWHERE_S, ON_DEMAND_S, UNANSWERED_S, ApplicationWatch, Outage, outage_of
 from frazil_cluster.master import Master, Worker
+from frazil_cluster.watch import ELSEWHERE_S, ON_DEMAND_S, UNANSWERED_S, ApplicationWatch, Outage, outage_of
 from frazil_testing.twins import FakeClock
 
 URL = "spark://master:7077"

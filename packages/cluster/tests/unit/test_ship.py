@@ -17,11 +17,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil.plugins.formats import ENVELOPES
-from frazil.plugins.formats import FORMATS
+from frazil.plugins.formats import ENVELOPES, FORMATS
 from frazil.plugins.stages import STAGES
-from frazil_cluster import ship
 from frazil.runtime.jars import cache_directory
+from frazil.runtime.setup import closure
+from frazil_cluster import ship
 from tests.fixtures.processes import marked
 from tests.fixtures.slices import sliced
 from tests.fixtures.waiting import wait_until
@@ -227,9 +227,7 @@ def test_code_that_cannot_be_compiled_here_is_sent_as_source_until_it_can(
 
 
 def test_what_tasks_need_is_sent_and_what_only_the_driver_needs_is_not() -> None:
-    names = {
-        distribution.name.lower().replace("_", "-") for distribution in ship.closure(ship._ROOTS, ship._NOT_SHIPPED)
-    }
+    names = {distribution.name.lower().replace("_", "-") for distribution in closure(ship._ROOTS, ship._NOT_SHIPPED)}
     assert {"pyarrow", "numba", "llvmlite", "pyiceberg", "pydantic-core", "zstandard"} <= names
     assert not names & {"pyspark", "py4j", "duckdb", "confluent-kafka", "typer", "rich", "moto", "pytest"}
 

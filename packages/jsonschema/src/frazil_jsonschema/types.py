@@ -14,11 +14,11 @@ from typing import Any
 
 from pyiceberg import types as t
 
+from frazil.column_names import Spellings
 from frazil.decode.connect.schema import is_unsigned
 from frazil.decode.connect.values import UNSIGNED
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.settings import Reading
-from frazil.column_names import Spellings
 from frazil.registry.port import UnusableSchema
 from frazil.schema.evolve import can_promote
 from frazil.schema.parts import Path, common_part, type_word

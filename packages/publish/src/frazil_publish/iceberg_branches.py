@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil_publish.iceberg_copies import IcebergCopy, forget, staged_copy
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
+from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
 from frazil.types import MAIN
+from frazil_publish.iceberg_copies import IcebergCopy, forget, staged_copy
 
 _TRIES = 20
 """On most catalogs every commit to the table interferes, so that publishing competes with ingestion."""

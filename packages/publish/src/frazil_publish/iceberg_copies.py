@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from frazil.catalog.maintenance_port import Copy
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import written_groups
 from frazil.catalog.iceberg.java import each, remove, summary_of
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance, explained
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
-from frazil.catalog.maintenance_port import Compaction, MergeOf, Transfer
+from frazil.catalog.maintenance_port import Compaction, Copy, MergeOf, Transfer
 from frazil.errors import ConflictError, InvariantError
 from frazil.failpoints import hit
 

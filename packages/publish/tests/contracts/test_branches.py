@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from frazil.catalog.maintenance_port import MOVE_ID, Branches, BranchMove, Tag
-from frazil_publish.iceberg_branches import IcebergBranches
 from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import key
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError
 from frazil.runtime.jvm import Jvm
 from frazil.types import MAIN, Progress, RowDelta
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil_publish.position import find_position
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.maintenance_port import BranchMove
-from frazil_publish.iceberg_branches import IcebergBranches
 from frazil.clock import new_id
 from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from frazil.types import MAIN
+from frazil_publish.iceberg_branches import IcebergBranches
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import KEEN, Lake
 from tests.integration.tended import Row, Tended, in_order, layout_of

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import specs_to_describe
 from frazil.catalog.iceberg.java import array_of, each, make_hidden, newest_snapshot
@@ -25,13 +26,9 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.types import MAIN
-from frazil.catalog.iceberg.java import each
-from frazil.catalog.iceberg.rewriters import is_readable_by_spark
-
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql import DataFrame, SparkSession
 
 # Names that Iceberg's Spark reader takes for columns of its own.
 RESERVED = frozenset(
@@ -377,7 +374,7 @@ def rows_of(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_i
     Raises: NotReadable for types that Spark does not have.
     """
     travel = catalog.gateway.jvm.org.apache.iceberg.spark.TimeTravel.version(str(snapshot_id))
-    return _rows_read_by_spark(spark, catalog, table, None, travel)
+    return _rows(spark, catalog, table, None, travel)
 
 
 def rows_at(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_id: int | None) -> DataFrame:
@@ -385,10 +382,10 @@ def rows_at(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_i
 
     Raises: NotReadable for types that Spark does not have.
     """
-    return _rows_read_by_spark(spark, catalog, table, _NO_SNAPSHOT if snapshot_id is None else snapshot_id, None)
+    return _rows(spark, catalog, table, _NO_SNAPSHOT if snapshot_id is None else snapshot_id, None)
 
 
-def _rows_read_by_spark(spark: SparkSession, catalog: IcebergCatalog, table: str, head_id: int | None, travel: Any) -> DataFrame:
+def _rows(spark: SparkSession, catalog: IcebergCatalog, table: str, head_id: int | None, travel: Any) -> DataFrame:
     """head_id: as of `seen_as`. travel: Iceberg's choice of a snapshot; None: the newest one."""
     from pyspark.sql import DataFrame  # noqa: PLC0415  (a third of a second that other commands need not pay)
 

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
+
 from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
+
+from frazil.catalog.iceberg.java import configuration_of, java_errors, mistake_of, unavailable
 from frazil.clock import new_id
-from frazil.errors import SpecError
+from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.plugins.catalogs import STORES
+from frazil.refusals import OF_TASKS, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.clients import adls_host, adls_identity, gcs_endpoint, s3_host
-from frazil.plugins.catalogs import STORES
-from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY, hadoop_settings_of_tasks
-from collections.abc import Mapping
-from contextlib import suppress
-from py4j.protocol import Py4JError
-from frazil.catalog.iceberg.java import configuration_of, java_errors, mistake_of, unavailable
-from frazil.errors import FrazilError, UnavailableError
-from frazil.refusals import refusal_remedy
 from frazil.store.file_io import store_of
-from frazil.store.properties import task_properties
-from frazil.refusals import OF_TASKS
-
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY, hadoop_settings_of_tasks, task_properties
 
 IO_OF = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",

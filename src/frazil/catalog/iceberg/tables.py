@@ -8,33 +8,31 @@ a creation writes it again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
 from py4j.java_gateway import is_instance_of
+from pyiceberg.schema import Schema
+
 from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import each, head_of, length, summary_of
+from frazil.catalog.iceberg.java import causes_of, each, head_of, is_named, java_errors, length, summary_of
 from frazil.catalog.iceberg.opening import REST
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
-from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
+from frazil.catalog.layout import Layout, order_of, spec_change, spec_of, spelled_term
 from frazil.catalog.port import StoredLayout, TableSize, TableState
-from frazil.catalog.progress import from_summary, key
+from frazil.catalog.progress import CREATED_AT, from_summary, key
 from frazil.catalog.table_metadata import read_schema
-from frazil.secrets import VENDED
+from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.failpoints import hit
 from frazil.plugins.catalogs import KEEPS_METADATA
+from frazil.secrets import VENDED
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.store.file_io import store_of
 from frazil.store.properties import check_sent, task_properties
 from frazil.types import MAIN, Commit, DataFile, Progress, RowDelta
-import re
-from collections.abc import Mapping
-from pyiceberg.schema import Schema
-from frazil.catalog.iceberg.java import causes_of, is_named, java_errors
-from frazil.catalog.layout import Layout, order_of, spec_of
-from frazil.catalog.progress import CREATED_AT, key
-from frazil.clock import new_id
 
 _STORAGE_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 

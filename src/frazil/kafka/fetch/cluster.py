@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
+
 from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
 from frazil.kafka.port import Partition
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 _METADATA_VERSION = 12
 _LEAST_METADATA_VERSION = 7  # The first with leaders' epochs (KIP-320); Kafka 2.1 has it.

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
+
 from kafka.errors import for_code
 from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 from kafka.net.sasl.plain import SaslMechanismPlain
 from kafka.net.sasl.scram import SaslMechanismScram
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from frazil.kafka.credentials import TokenError, forget_token, token
-import base64
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
-from frazil.kafka.credentials import KEYTAB, PACKAGE, PRINCIPAL, SERVICE, require_kerberos
+
+from frazil.kafka.credentials import (
+    KEYTAB,
+    PACKAGE,
+    PRINCIPAL,
+    SERVICE,
+    TokenError,
+    forget_token,
+    require_kerberos,
+    token,
+)
 from frazil.kafka.tls import private_file
 
 _HANDSHAKE, _AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY

@@ -5,24 +5,21 @@ Decimals are exact in 256 bits, then rounded half up once, as Spark does; too ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from frazil.process.kernels.values import (
-    NUMERIC_VALUE_OUT_OF_RANGE,
-    Bools,
-    Result,
-    failing,
-)
-from collections.abc import Callable
-from dataclasses import replace
-from functools import reduce
 from numpy.typing import NDArray
+
 from frazil.process.kernels.values import (
     ARITHMETIC_OVERFLOW,
     DIVIDE_BY_ZERO,
+    NUMERIC_VALUE_OUT_OF_RANGE,
     REMAINDER_BY_ZERO,
     Bools,
     Kernel,

@@ -5,15 +5,17 @@ Spark does not evaluate conditions in full for every row: a row fails only by wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from frazil.process.kernels.values import Kernel, Value, as_array, is_there, rows_of
-from frazil.process.program import Call
-from collections.abc import Sequence
 from numpy.typing import NDArray
-from frazil.process.kernels.values import Bools, Column, Kernel, Value, as_array, is_there, null_where
+
+from frazil.process.kernels.values import Bools, Column, Kernel, Value, as_array, is_there, null_where, rows_of
+from frazil.process.program import Call
+
 
 def _has_nan(value: Value) -> bool:
     if not pa.types.is_floating(value.type):

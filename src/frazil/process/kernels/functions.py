@@ -1,22 +1,24 @@
-"""Values that tasks do not compute: those that Spark has made before, and those of Python functions of the user, which are
-called with all rows, and with fewer where they raise.
+"""Values that tasks do not compute: those of Spark, made before, and those of Python functions of the user.
+
+A function is called with all rows, and with fewer where it raises.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from frazil.process.kernels.values import EXPRESSION_FAILED, Bools, Kernel, Result, null_where
-from frazil.process.program import BY_SPARK, Call
-from frazil.schema.arrow import as_written
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+
 from frazil.errors import SpecError
 from frazil.plugins.functions import import_function
 from frazil.printable import plural
-from frazil.process.kernels.values import EXPRESSION_FAILED, Kernel, Result, as_array, rows_of
-from frazil.process.program import PYTHON, Call
+from frazil.process.kernels.values import EXPRESSION_FAILED, Bools, Kernel, Result, as_array, null_where, rows_of
+from frazil.process.program import BY_SPARK, PYTHON, Call
+from frazil.schema.arrow import as_written
+
 
 def _value(call: Call, structs: pa.Array, *_: pa.Array) -> Result:
     bad = np.asarray(structs.is_null())
