@@ -1,7 +1,7 @@
 """Iceberg catalogs by name, and stores of packages.
 
-A kind has the properties that make Iceberg open the catalog, and what Frazil must know of it. Of managed REST catalogs, which
-are known by their address, it is what each does otherwise than Iceberg's REST protocol has it.
+A kind has the properties that make Iceberg open the catalog, and what Frazil must know of it. Of managed REST catalogs,
+which are known by their address, it is what each does otherwise than Iceberg's REST protocol has it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What packages add to the driver, and tasks do not import.
 
-These are clients of schema registries, elections, clusters, observers of runs, what carries out the keys `atomic` and `lookup`
-of a table, and maintenance actions.
+These are clients of schema registries, elections, clusters, observers of runs, what carries out the keys `atomic` and
+`lookup` of a table, and maintenance actions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fields of a record that a table takes, and what is declared of their values. Pure.
 
-A table takes fields by its settings `include` and `exclude`. Settings and schemas declare of values how they are read, by the
-paths of the fields that have them.
+A table takes fields by its settings `include` and `exclude`. Settings and schemas declare of values how they are read, by
+the paths of the fields that have them.
 """
 
 from __future__ import annotations
