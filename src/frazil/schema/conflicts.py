@@ -1,8 +1,8 @@
 """What a table cannot have of the fields that records request, and the remedy. Pure.
 
 These are conflicts of names, and changes that the table's settings refuse, with the schemas that request each. Two fields
-may map to one column, or a field to a column reserved for something else: the table has the column once, and records with the
-rejected field are bad records. So a conflict rejects records, and not the whole table.
+may map to one column, or a field to a column reserved for something else: the table has the column once, and records with
+the rejected field are bad records. So a conflict rejects records, and not the whole table.
 """
 
 from __future__ import annotations
