@@ -125,9 +125,9 @@ docs: setup $(VENV)/.dev
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
 
-# The charts of docs/start/compare.md, measured anew in less than 20 minutes on a machine where nothing else runs.
+# The charts of docs/start/compare.md, measured anew in half an hour on a machine where nothing else runs.
 figures: setup $(VENV)/.dev
-	$(BIN)/python -m bench figures --records 1500000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m bench figures --records 4000000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
 	$(BIN)/python -m docs.charts
 
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
