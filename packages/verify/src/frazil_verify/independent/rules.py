@@ -214,7 +214,7 @@ class RowMaker:
         values = [record.value for record in records]
         try:
             texts = [value.decode() for value in values]  # type: ignore[union-attr]
-            pairs = [_DECODER.scan_once(text, 0) for text in texts]
+            pairs = [_SCAN(text, 0) for text in texts]
             rows = [row for row, _ in pairs]
             if set(map(type, rows)) != {dict} or [end for _, end in pairs] != list(map(len, texts)):
                 return None
@@ -451,3 +451,4 @@ _TRIES = 3
 _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _MOST_SIGNATURES = 10_000
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+_SCAN: Any = _DECODER.scan_once  # type: ignore[attr-defined]

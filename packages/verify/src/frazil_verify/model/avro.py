@@ -319,7 +319,7 @@ def read_avro(schema: Parsed, body: bytes) -> AvroNode:
     """
     source = BytesIO(body + _BEHIND)
     try:
-        value: Any = schemaless_reader(source, schema.read_as)  # type: ignore[call-arg]
+        value: Any = schemaless_reader(source, schema.read_as)
     except UnicodeDecodeError:
         raise Unreadable("invalid_text", "malformed") from None
     except _NOT_A_BODY:

@@ -268,7 +268,8 @@ class Messages:
                 part.type = _PROTO.TYPE_INT32
                 part.ClearField("type_name")
                 part.ClearField("default_value")
-            if any(option.field_number == _META for option in UnknownFieldSet(part.options)):
+            unknown = UnknownFieldSet(part.options)
+            if any(unknown[n].field_number == _META for n in range(len(unknown))):
                 raise NotRead("a schema of its records has types of Kafka Connect")
         for inner in message.nested_type:
             self._rewrite(inner, name)
