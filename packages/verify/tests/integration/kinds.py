@@ -68,7 +68,7 @@ def _kinds(events: str, people: str, changes: str) -> dict[str, Kind]:
         "spark": Kind({**plain, "select": query.format("xxhash64(name) as hash")}, of_events, is_judged=False),
         "once": Kind({**plain, "dedupe": {"by": ["id"]}}, of_events, is_judged=False),
         "upsert": Kind(keyed, of_people),
-        "soft": Kind({**keyed, "deletes": "soft"}, of_people, is_judged=False),
+        "soft": Kind({**keyed, "deletes": "soft"}, (), is_judged=False),  # Spark cannot read a column `_deleted`.
         "versions": Kind({**keyed, "mode": "history"}, [f"{row} and is_current" for row in of_people], "id", False),
         "merged": Kind(
             {
