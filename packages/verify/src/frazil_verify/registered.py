@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.ingest.tables.table import Table
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import REGISTRIES
 from frazil.registry.port import RegisteredSchema, SchemaRegistry, UnusableSchema
 from frazil.spec import PipelineSpec
 from frazil_verify.model import avro
