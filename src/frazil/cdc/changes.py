@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.cdc.change_keys import check_keys, check_named_keys, key_arrays, key_facts, note_parts, resolve_keys
+from frazil.cdc.document_ids import fill_from_keys
 from frazil.cdc.envelope import (
     BY_KEY,
     CREATE,
@@ -38,13 +39,13 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
     find_ignored,
+    gather,
     needed_facts,
     opened_fields,
     own_values,
     plan_changes,
+    spread,
 )
-from frazil.cdc.messages import gather, spread
-from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES

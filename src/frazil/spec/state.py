@@ -23,8 +23,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
-from frazil.name_case import Spellings, fold_case
 from frazil.spec.grouped_tables import describe_grouping, groups_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from frazil.column_names import Spellings
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
 from frazil.schema.arrow import Bools
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.upsert.records.read_changes import refuse
