@@ -202,7 +202,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 on_bad_record="stop",
                 dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
                 limits=LimitsSpec(columns=50, record_bytes=2**20),
-                metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
+                metadata={"offset": "_offset", "partition": "_kafka_partition", "timestamp": "_timestamp"},
                 commit=CommitSpec(
                     interval_s=0.5, target_file_size_bytes=64 * 1024**2, min_file_size_bytes=32 * 1024**2
                 ),
