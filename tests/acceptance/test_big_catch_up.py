@@ -91,7 +91,9 @@ def sums(read: Read) -> Read:
     def summed(metadata: Metadata, snapshot: int) -> pa.Table:
         offsets = read(metadata, snapshot)["_offset"]
         distinct = pc.count_distinct(offsets).as_py()
-        return pa.Table.from_pylist([{"id": len(offsets), "_offset": pc.sum(offsets).as_py(), "_kafka_partition": distinct}])
+        return pa.Table.from_pylist(
+            [{"id": len(offsets), "_offset": pc.sum(offsets).as_py(), "_kafka_partition": distinct}]
+        )
 
     return summed
 
