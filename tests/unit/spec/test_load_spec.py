@@ -372,8 +372,12 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         ),
         (
             b"a:\n\tb: 1\n",
-            "the YAML cannot be read: found character '\\t' that cannot start any token (p.yaml:2); "
-            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+            "the YAML cannot be read: this line is indented by a tab (p.yaml:2); indent it by spaces",
+        ),
+        (
+            b"a:\n  b:\n    c: 1\n   d: 2\n",
+            "the YAML cannot be read: this line is not indented as the keys above it (p.yaml:4); "
+            "indent keys of one mapping alike, by spaces",
         ),
         (
             b"kafka: {bootstrap.servers: b, sasl.password: ${env:X}}\n",
