@@ -242,7 +242,7 @@ class Console:
         """One page of docs/troubleshoot, which may be read without the rights to operate."""
         name = request.path_params["name"]
         if name not in titles():
-            raise Refused(404, "NotFound", "there is no such page", f"see {HELP}{INDEX}")
+            raise Refused(404, "NotFound", "there is no such page", "see the list of tables")
         values = {"name": name, "title": titles()[name], "text": html_of(name), "index": INDEX}
         return page(request, "help.html", pipeline=self._pipeline.spec.pipeline, **values)
 

@@ -245,7 +245,10 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
     if _BARE_REFERENCE.search(line):
         remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'
     elif "expected <block end>" in problem:
-        problem, remedy = "this line is not indented as the keys above it", "indent keys of one mapping alike, by spaces"
+        problem, remedy = (
+            "this line is not indented as the keys above it",
+            "indent keys of one mapping alike, by spaces",
+        )
     elif "\\t" in problem and line.startswith("\t"):
         problem, remedy = "this line is indented by a tab", "indent it by spaces"
     elif problem == "but found another document":
