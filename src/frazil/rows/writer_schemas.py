@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.envelope import opened_fields, opened_row
-from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
-from frazil.cdc.mongodb.documents import open_documents
+from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, open_documents, row_of
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
-from frazil.decode.forms import OWN_FORMS, Forms, forms_of
-from frazil.decode.messages import FIRST, has_message_schemas, message_schemas, text_schemas
+from frazil.decode.messages import FIRST, OWN_FORMS, Forms, forms_of, has_message_schemas, message_schemas, text_schemas
 from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers

@@ -45,6 +45,14 @@ FOLLOWED: Mapping[str, str] = {
     "choose one level, or run the command twice": (
         "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
     ),
+    **dict.fromkeys(
+        (
+            "add --rows, or leave --digests out",
+            "leave --scratch out: this level makes no copy",
+            "leave --scratch out, and set TMPDIR to a folder with the space of a copy",
+        ),
+        "packages/verify/tests/unit/test_levels.py::test_options_of_another_level_are_refused_with_what_to_do",
+    ),
     "add --independent or --rows, or leave --from, --to and --sample out": (
         "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
     ),
@@ -273,7 +281,7 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
     ),
     "name another branch, or remove the tag": (
-        "contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
+        "packages/publish/tests/contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
     ),
     # Catalogs.
     "correct the setting that has this value, under `catalog` or `catalog.properties`": (
