@@ -490,7 +490,7 @@ def _checked(table: Table, schema: Schema) -> Schema:
 
 
 def _no_spark(table: Table) -> SpecError:
-    return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+    return SpecError("the table has a query, which needs Spark to be analysed", where=table.name)
 
 
 def _reshaped(query: Query, stage: TableStage) -> Query:

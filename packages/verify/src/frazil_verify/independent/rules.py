@@ -447,7 +447,7 @@ _UNKNOWN: Any = object()
 _LEAST_AT_ONCE = 2
 """`itemgetter` returns a tuple for so many names."""
 _TRIES = 3
-"""So many times in a row records are looked at together in vain."""
+"""So many times in a row records are looked at together without success."""
 _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _MOST_SIGNATURES = 10_000
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
