@@ -31,7 +31,7 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     "schemas": (
         "texts, joined by commas",
         "The schemas that values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that"
-        " this table has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
+        " this table has met), `latest`, or the format (`json`, `text`, `raw`) if values have no schema.",
     ),
     "watermarks": (
         "JSON: topic → partition → milliseconds",
@@ -219,7 +219,7 @@ LOG_EVENTS: dict[str, str] = {
     "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
     "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
     " lead.",
-    "leadership_taken": "This process leads now, and why: `start`, there was no leader; `released`, the last one stood down;"
+    "leadership_taken": "This process leads now, and why: `start`, nobody led; `released`, the last one stood down;"
     " `lost`, it has ended; `forced`, it did not answer.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"

@@ -100,7 +100,7 @@ def damaged(scene: Scene) -> Iterator[dict[tuple[int, int], str]]:
     other = changed.set_column(place, rows.schema.field(place), pa.array([0.5]))
     pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
     kinds = ((lost, "missing"), (changed, "changed"), (doubled, "doubled"))
-    yield {(row["_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
+    yield {(row["_kafka_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
     path.write_bytes(whole)
 
 

@@ -197,7 +197,11 @@ def test_of_a_part_of_the_offsets_later_changes_count_and_other_rows_do_not(fill
     outside = next(row for row in rows if row["_offset"] >= 12)
     inside["name"], outside["name"] = "another", "another"
     (finding,) = table.judge(rows, part=(3, 12)).findings.first
-    assert (finding.kind, finding.partition, finding.offset) == (Kind.CHANGED, inside["_partition"], inside["_offset"])
+    assert (finding.kind, finding.partition, finding.offset) == (
+        Kind.CHANGED,
+        inside["_kafka_partition"],
+        inside["_offset"],
+    )
 
 
 def test_a_comparison_that_is_ended_at_any_part_goes_on_and_finds_the_same(
