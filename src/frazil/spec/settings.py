@@ -36,6 +36,11 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     field: field if field in HISTORY else f"_{field}" for field in get_args(MetadataField)
 }
 """The column that each field of `metadata` is written to, unless the file names another."""
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "duplicate", "late", "tombstone", "heartbeat", "transaction", "schema_change",
+    "message", "delete", "truncate", "update_without_document", "notification",
+)  # fmt: skip
+"""What records are counted as that are dropped, or change no row: no expectation has such a name."""
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
 Constant = str | int | float | bool
