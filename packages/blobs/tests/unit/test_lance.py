@@ -26,7 +26,7 @@ SECOND: list[dict[str, Any]] = [
 
 def bytes_of(dataset: lance.LanceDataset, column: str, rows: list[int]) -> list[bytes | None]:
     """What Lance reads of its blobs."""
-    return [blob and blob.readall() for blob in dataset.take_blobs(column, indices=rows)]
+    return [None if blob is None else blob.readall() for blob in dataset.take_blobs(column, indices=rows)]
 
 
 def test_each_snapshot_is_a_version_with_its_objects_and_vectors(tmp_path: Path) -> None:
