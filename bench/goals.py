@@ -125,11 +125,11 @@ def _read(what: str, name: str) -> Goal:
 
 GOALS = (
     Goal("JSON, 8 fields: CPU seconds per million records, running process", "", 0.95, _cpu("running")),
-    Goal("the same, the first 4 M of a new process", "", 1.6, _cpu("plain")),
-    Goal("records/s, running process", "", 1_500_000, _fast("running"), at_least=True),
-    Goal("the same, the first 4 M of a new process", "", 600_000, _fast("plain"), at_least=True),
+    Goal("JSON, 8 fields: CPU seconds per million records, the first 4 M of a new process", "", 1.6, _cpu("plain")),
+    Goal("JSON, 8 fields: records/s, running process", "", 1_500_000, _fast("running"), at_least=True),
+    Goal("JSON, 8 fields: records/s, the first 4 M of a new process", "", 600_000, _fast("plain"), at_least=True),
     Goal("CPU seconds with metadata columns, running process", "", 2.8, _cpu("running_metadata")),
-    Goal("the same, the first 4 M of a new process", "", 2.8, _cpu("metadata")),
+    Goal("CPU seconds with metadata columns, the first 4 M of a new process", "", 2.8, _cpu("metadata")),
     Goal(
         "CPU of Spark Structured Streaming, both running", "× Frazil's", 4.7, _times("stock", "running"), at_least=True
     ),
@@ -137,12 +137,12 @@ GOALS = (
     Goal("CPU of the Kafka Connect sink, both running", "× Frazil's", 3.6, _times("connect", "running"), at_least=True),
     Goal("CPU of the Kafka Connect sink, both new", "× Frazil's", 3.2, _times("connect", "plain"), at_least=True),
     Goal("Avro of the same record: CPU seconds per million records", "", 0.65, _cpu("avro")),
-    Goal("the same: records/s", "", 800_000, _fast("avro"), at_least=True),
+    Goal("Avro of the same record: records/s", "", 800_000, _fast("avro"), at_least=True),
     Goal("Protobuf of the same record: CPU seconds per million records", "", 0.75, _cpu("protobuf")),
     Goal("JSON Schema framing: CPU", "× plain JSON's", 1.1, _times_own("json_schema")),
     Goal("JSON of 1.1 kB, 60 fields, nested: CPU seconds per million records", "", 9.0, _cpu("wide")),
     Goal("1 % bad records scattered evenly: CPU", "× plain JSON's", 1.5, _times_own("bad")),
-    Goal("the same in Avro: CPU", "× clean Avro's", 1.5, _times_own("avro_bad", "avro")),
+    Goal("1 % bad records scattered evenly, in Avro: CPU", "× clean Avro's", 1.5, _times_own("avro_bad", "avro")),
     Goal(
         "partitioned by bucket(x, 16), day(ts), records of two days: CPU, both running",
         "× unpartitioned",
@@ -155,22 +155,44 @@ GOALS = (
         4.0,
         _times_own("running_many_partitions", "running_one_million"),
     ),
-    Goal("the same, both new", "× unpartitioned", 4.0, _times_own("many_partitions", "one_million")),
-    Goal("the same: memory, peak", "MB", 3000, _of("throughput", "many_partitions", "peak_pss_mb")),
+    Goal(
+        "10,000 partitions in one batch of 1 M: CPU, both new",
+        "× unpartitioned",
+        4.0,
+        _times_own("many_partitions", "one_million"),
+    ),
+    Goal(
+        "10,000 partitions in one batch of 1 M: memory, peak",
+        "MB",
+        3000,
+        _of("throughput", "many_partitions", "peak_pss_mb"),
+    ),
     Goal(
         "20,000 records/s, a commit each second, with maintenance: freshness p99",
         "ms",
         1500,
         _of("maintenance", "on", "p99_ms"),
     ),
-    Goal("the same: p99 of the slowest minute", "ms", 1500, _of("maintenance", "on", "p99_worst_minute_ms")),
-    Goal("the same: files as they should be after the last record", "s", 300, _of("maintenance", "on", "tidy_after_s")),
-    Goal("the same: share of small files then", "", 0.1, _of("maintenance", "on", "small_share")),
-    Goal("the same: CPU of maintenance until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
-    Goal("the same to a branch that is published each minute: CPU beside no publish", "%", 3, _cost_of_publishing),
+    Goal(
+        "20,000 records/s with maintenance: freshness p99 of the slowest minute",
+        "ms",
+        1500,
+        _of("maintenance", "on", "p99_worst_minute_ms"),
+    ),
+    Goal(
+        "20,000 records/s with maintenance: from the last record until nothing is due",
+        "s",
+        300,
+        _of("maintenance", "on", "tidy_after_s"),
+    ),
+    Goal(
+        "20,000 records/s with maintenance: share of small files then", "", 0.1, _of("maintenance", "on", "small_share")
+    ),
+    Goal("20,000 records/s with maintenance: CPU of maintenance, of that of ingestion", "%", 25, _cost_of_maintenance),
+    Goal("20,000 records/s to a branch, published each minute: CPU more than without", "%", 3, _cost_of_publishing),
     Goal("5,000 changes/s, main without delete files each five minutes: CPU", "× with them", 1.5, _copies),
     Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
-    Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
+    Goal("commit time after 10,000 commits", "× the first 100", 1.5, _of("metadata", "", "ratio")),
     *(
         Goal(f"a commit through {name}", "× JDBC on SQLite", 2.0, _of("lakes", "commits", f"{key}_times"))
         for key, name in {"rest": "REST", "hive": "Hive's metastore", "glue": "Glue, with S3"}.items()
@@ -178,14 +200,14 @@ GOALS = (
     Goal("records/s to S3, running process", "× local files", 0.8, _to_s3, at_least=True),
     Goal("a query (half of the records, two casts, one hash): CPU per record read", "× no query", 1.15, _query),
     Goal(
-        "the same query in Spark Structured Streaming",
+        "that query, half of the records with two casts and one hash, in Spark Structured Streaming",
         "× Frazil",
         2.0,
         _among("process", "stock", "query", "query", "cpu_s_per_million"),
         at_least=True,
     ),
     Goal(
-        "the same query in Flink SQL",
+        "that query, half of the records with two casts and one hash, in Flink SQL",
         "× Frazil",
         1.8,
         _among("process", "flink", "query", "query", "cpu_s_per_million"),
@@ -196,16 +218,26 @@ GOALS = (
     Goal(
         "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")
     ),
-    Goal("the same into 50 M rows", "s", 2.5, _of("upsert", "scattered-50000000", "took_median_s")),
+    Goal(
+        "1,000 scattered updates into 50 M rows, plan to commit",
+        "s",
+        2.5,
+        _of("upsert", "scattered-50000000", "took_median_s"),
+    ),
     Goal("5,000 changes/s into 5 M rows: freshness p50", "ms", 1500, _of("upsert", "steady", "p50_ms")),
-    Goal("the same: freshness p99", "ms", 3000, _of("upsert", "steady", "p99_ms")),
-    Goal("the same: all committed after the last change", "s", 5, _of("upsert", "steady", "behind_s")),
+    Goal("5,000 changes/s into 5 M rows: freshness p99", "ms", 3000, _of("upsert", "steady", "p99_ms")),
+    Goal(
+        "5,000 changes/s into 5 M rows: from the last change until all are committed",
+        "s",
+        5,
+        _of("upsert", "steady", "behind_s"),
+    ),
     *(
-        _read(f"the same: full read by {name} right after the last change", f"{key}_at_once")
+        _read(f"5,000 changes/s into 5 M rows: full read by {name} right after the last change", f"{key}_at_once")
         for key, name in READERS.items()
     ),
     *(
-        _read(f"the same: when table maintenance has had its time, by {name}", f"{key}_rested")
+        _read(f"5,000 changes/s into 5 M rows: full read by {name} after table maintenance", f"{key}_rested")
         for key, name in READERS.items()
     ),
     Goal(
@@ -234,27 +266,40 @@ GOALS = (
         _of("new_topics", "1000-topics", "all_s"),
     ),
     Goal("200 topics at 20 records/s each", "% of one core", 20, _of("many", "200-topics-20-per-s", "percent_of_core")),
-    Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
+    Goal(
+        "200 topics at 20 records/s each: longest delay of a commit",
+        "ms",
+        1000,
+        _of("many", "200-topics-20-per-s", "late_max_ms"),
+    ),
     Goal("a scrape of 1,000 tables", "ms", 100, _of("metrics", "1000-tables", "scrape_ms")),
     Goal("memory of driver and workers, peak", "MB", 1500, _of("throughput", "plain", "peak_pss_mb")),
     Goal("the console's page of 1,000 tables", "bytes", 300 * 1024, _of("console", "1000-tables", "page_bytes")),
-    Goal("the same: first paint in headless Chromium", "ms", 1000, _of("console", "1000-tables", "first_paint_ms")),
     Goal(
-        "the same, ten of them active: the server",
+        "the console's page of 1,000 tables: first paint in headless Chromium",
+        "ms",
+        1000,
+        _of("console", "1000-tables", "first_paint_ms"),
+    ),
+    Goal(
+        "the console's page of 1,000 tables, ten active: CPU of the server",
         "% of one core",
         2,
         _of("console", "1000-tables", "live_ten_active_percent"),
     ),
     Goal(
-        "the same: headless Chromium", "% of one core", 2, _of("console", "1000-tables", "browser_ten_active_percent")
+        "the console's page of 1,000 tables, ten active: CPU of headless Chromium",
+        "% of one core",
+        2,
+        _of("console", "1000-tables", "browser_ten_active_percent"),
     ),
     Goal("start to first commit", "s", 6, _of("start", "kill-9", "start_s")),
     Goal("start to first commit after kill -9", "s", 5.5, _of("start", "kill-9", "restart_s")),
     Goal("kill -9 of the leader to the standby's first commit: median", "s", 1, _of_kills("takeover_p50_s")),
-    Goal("the same: longest", "s", 2, _of_kills("takeover_max_s")),
+    Goal("kill -9 of the leader to the standby's first commit: longest", "s", 2, _of_kills("takeover_max_s")),
     Goal("planned hand-over: age of the oldest record without a row", "s", 1.5, _of_kills("handover_freshness_max_s")),
-    Goal("a standby", "% of one core", 3, _of_kills("standby_percent_of_core")),
-    Goal("the same: memory", "MB", 1000, _of_kills("peak_pss_mb")),
+    Goal("a standby: CPU", "% of one core", 3, _of_kills("standby_percent_of_core")),
+    Goal("a standby: memory", "MB", 1000, _of_kills("peak_pss_mb")),
     Goal(
         "100 tables over three processes, one killed: all of its tables committed again",
         "s",

@@ -40,7 +40,7 @@ def _goals(new: str, old: str) -> Iterator[str]:
 
 
 def _rows(goals: str) -> Iterator[tuple[tuple[str, int], str]]:
-    """The lines of a table by what they are of, and which of several such they are: "the same" is said of many."""
+    """The lines of a table by what they are of, and which of several such they are."""
     seen: Counter[str] = Counter()
     for line in filter(lambda line: line.startswith("|"), goals.splitlines()):
         what = "|".join(line.split("|")[1:3])
