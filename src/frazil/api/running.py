@@ -54,11 +54,10 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
-from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import status_of
+from frazil.ops.table_status import status_of, with_unobserved
 from frazil.plugins.table_keys import TABLE_KEYS
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
@@ -242,8 +241,7 @@ class _Publisher:
             tables,
             ended,
             maintenance=self.maintenance_scheduler.status(),
-            verification=self.observers.verification(),
-            publishing=reports_of(tables, self.observers.publishing()),
+            reports=with_unobserved(tables, self.observers.reports()),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

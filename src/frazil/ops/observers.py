@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -18,9 +18,8 @@ from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.check import Finding
-from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline, TelemetryCounts
-from frazil.ops.table_status import VerificationReport
+from frazil.ops.table_status import REPORTED, Reports
 from frazil.plugins.extras import unread_variables
 from frazil.plugins.observers import OBSERVERS, ObserverKind
 from frazil.spec import PipelineSpec
@@ -67,12 +66,8 @@ class Observer:
     def take_tables(self, tables: Sequence[Table]) -> None:
         """Takes the tables as they are now, every turn of the loop that changes one."""
 
-    def verification(self) -> Mapping[str, VerificationReport] | None:
-        """Returns by table what a comparison with the topics has found, for the tables' status; None without one."""
-        return None
-
-    def publishing(self) -> Mapping[str, PublishReport]:
-        """Returns by table what its readers see, for the tables' status."""
+    def reports(self) -> Reports:
+        """Returns what it reports of tables for their status."""
         return {}
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:  # noqa: ARG002
@@ -120,17 +115,10 @@ class Observers:
         """Gives them the tables as they are now."""
         self._each(lambda observer: observer.take_tables(tables))
 
-    def verification(self) -> dict[str, VerificationReport] | None:
-        """Returns what they have found of tables; None where none of them compares tables."""
-        reports: list[Mapping[str, VerificationReport] | None] = []
-        self._each(lambda observer: reports.append(observer.verification()))
-        known = [report for report in reports if report is not None]
-        return {name: report for by_table in known for name, report in by_table.items()} if known else None
-
-    def publishing(self) -> dict[str, PublishReport]:
-        """Returns what they report of tables' readers."""
-        reports: dict[str, PublishReport] = {}
-        self._each(lambda observer: reports.update(observer.publishing()))
+    def reports(self) -> Reports:
+        """Returns what all of them report of tables."""
+        reports: dict[str, dict[str, Any]] = {name: {} for name in REPORTED}
+        self._each(lambda observer: [reports[name].update(of_tables) for name, of_tables in observer.reports().items()])
         return reports
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from frazil.clock import Clock
@@ -21,8 +22,7 @@ from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import read_record, to_json
 from frazil.ops.pipeline_status import ProcessState
-from frazil.ops.publishing import PublishReport
-from frazil.ops.table_status import RECORDED, TableStatus, VerificationReport, status_of, table_document
+from frazil.ops.table_status import RECORDED, Reports, TableStatus, status_of, table_document
 from frazil.runtime.private import make_private_directory, make_private_file
 
 _REWRITE_EVERY_MS = 5000
@@ -51,19 +51,17 @@ class StateFile:
         tables: Sequence[Table],
         ended: bool = False,
         maintenance: Mapping[str, RoundsStatus] | None = None,
-        verification: Mapping[str, VerificationReport] | None = None,
+        reports: Reports = MappingProxyType({}),
         leadership: LeadershipState | None = None,
         offsets: Published | None = None,
-        publishing: Mapping[str, PublishReport] | None = None,
     ) -> None:
         """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
-        that of another running process as it is. maintenance, verification, publishing: by table, what its maintenance came
-        to, what comparing its newest commits has found, and what readers see. offsets: what is published of the tables'
-        offsets; None where nothing is.
+        that of another running process as it is. maintenance: by table, what it came to. reports: of observers.
+        offsets: what is published of the tables' offsets; None where nothing is.
         """
-        maintenance, verification, publishing = maintenance or {}, verification or {}, publishing or {}
+        rounds = maintenance or {}
         statuses = {
-            name: status_of(table, maintenance.get(name), verification.get(name), publishing.get(name))
+            name: status_of(table, rounds.get(name), {key: by_table.get(name) for key, by_table in reports.items()})
             for table in tables
             if (name := table.name)
         }

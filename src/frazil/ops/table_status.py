@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -18,13 +19,17 @@ from frazil.catalog.port import TableSize
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.json_records import to_json
-from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem
+from frazil.ops.seen_by_readers import PublishReport, report_of_state, report_shown
 from frazil.schema.rejected_changes import RefusedChange
-from frazil.types import OffsetRange, Resolved, list_names
+from frazil.types import MAIN, OffsetRange, Resolved, list_names
 
 Milliseconds = Annotated[int, Field(ge=-(2**63), lt=2**63), "milliseconds since the epoch"]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+Reports = Mapping[str, Mapping[str, Any]]
+"""What observers report of tables: by the name in REPORTED, a report by table."""
+REPORTED = ("verification", "publishing")
+"""The fields of `Recorded` that observers report."""
 
 
 @dataclass(slots=True)
@@ -150,6 +155,11 @@ class VerificationReport:
     #: Why commits were not compared the last time; empty where none was left out.
     reason: str = ""
 
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing that was compared differs."""
+        return self.is_equal is not False
+
 
 @dataclass(slots=True)
 class Recorded:
@@ -258,17 +268,31 @@ def run_document(table: Table) -> dict[str, Any]:
 
 def ended_document(status: TableStatus) -> dict[str, Any]:
     """Returns the JSON of the status of a table at the end of a run."""
-    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")
+    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", *REPORTED)
+
+
+def with_unobserved(tables: Iterable[Table], reports: Reports) -> Reports:
+    """Returns the reports, and what readers see of the tables with a branch that no observer reports of."""
+    known = reports.get("publishing", {})
+    seen = {
+        table.name: known.get(table.name) or report_of_state(table.spec.publishing, table.state)
+        for table in tables
+        if table.schedule.is_owned and table.spec.publishing.branch != MAIN
+    }
+    return {**reports, "publishing": seen}
+
+
+def shown_reports(table: Table, recorded: Recorded) -> dict[str, Any]:
+    """Returns what is shown of a table by the names in REPORTED. recorded: by the process."""
+    seen = report_shown(table.spec.publishing, table.state, recorded.publishing)
+    return {"verification": recorded.verification, "publishing": seen}
 
 
 def status_of(
-    table: Table,
-    maintenance: RoundsStatus | None = None,
-    verification: VerificationReport | None = None,
-    publishing: PublishReport | None = None,
+    table: Table, maintenance: RoundsStatus | None = None, reports: Mapping[str, Any] = MappingProxyType({})
 ) -> TableStatus:
-    """Returns the status of a table as the loop knows it. maintenance, verification, publishing: what works beside the loop
-    reports of the table.
+    """Returns the status of a table as the loop knows it. maintenance: what its maintenance came to. reports: of observers,
+    by the name in REPORTED.
     """
     condition, offsets, sizes = table.shown_status, table.offsets, table.sizes
     return TableStatus(
@@ -284,8 +308,7 @@ def status_of(
             tuple(list_names(table.schema.refusals)),
             table.catalog.size,
             maintenance or RoundsStatus(),
-            verification,
-            publishing,
+            **reports,
         ),
     )
 

@@ -31,7 +31,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
-from frazil.ops.publishing import FailedAudit, PublishReport
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.spec import TableSpec, json_schema
 from frazil.types import (

@@ -40,7 +40,7 @@ class Recorded:
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
         table.changes.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
-        compared = {"s.a": VerificationReport(5)}
+        compared = {"verification": {"s.a": VerificationReport(5)}}
         self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))
         self.state = self._file.state
         self.written = json.loads(self._file.path.read_text())

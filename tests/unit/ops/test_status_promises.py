@@ -23,7 +23,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import as_document
-from frazil.ops.publishing import FailedAudit, PublishReport
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
 from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
@@ -84,10 +84,12 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     file.write(
         [table],
         maintenance={"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
-        verification={"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+        reports={
+            "verification": {"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+            "publishing": {"s.a": publishing},
+        },
         leadership=LeadershipState("kafka", "spread", "one", members, "one", 7, "first", {"s.a": "one"}),
         offsets=Published("frazil-p", NOW_MS - 700, "refused"),
-        publishing={"s.a": publishing},
     )
     assert file.state is not None
     health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)

@@ -190,13 +190,13 @@ def test_a_discarded_branch_is_read_again_and_main_can_be_set_back(broker: Embed
     ]
 
 
-@pytest.mark.parametrize("point", ["publish.audited", "publish.before", "publish.landed"])
+@pytest.mark.parametrize("point", ["publish.audited", "branch.before", "branch.landed"])
 def test_a_process_that_dies_while_it_publishes(broker: EmbeddedBroker, tmp_path: Path, point: str) -> None:
     shop = Shop(broker, tmp_path, publish={"every": "1s", "audits": AUDITS})
     shop.send((1, 1.0), (2, 2.0))
     with shop.pipeline(**{VARIABLE: f"{point}=kill"}).start() as running:
         running.wait_for_death()
-    assert shop.seen() == ([1, 2] if point == "publish.landed" else [])
+    assert shop.seen() == ([1, 2] if point == "branch.landed" else [])
     shop.pipeline().run()
     assert shop.seen() == [1, 2]
 
@@ -231,7 +231,7 @@ def test_the_example_of_the_page_works_with_a_rest_catalog(
     assert _ids(lake.load_table(TABLE).scan()) == [1, 2, 3]
 
 
-POINTS = ("commit.before", "commit.landed", "commit.after", "publish.audited", "publish.before", "publish.landed")
+POINTS = ("commit.before", "commit.landed", "commit.after", "publish.audited", "branch.before", "branch.landed")
 KILLS = int(os.environ.get("FRAZIL_KILLS", "200"))
 SEED = int(os.environ.get("FRAZIL_FIRST_SEED", "1"))
 

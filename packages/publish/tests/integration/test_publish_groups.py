@@ -33,7 +33,7 @@ from tests.integration.servers import RestCatalogServer, catalog_section
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 GENERATION = "frazil.shop.published-generation"
-POINTS = ("commit.landed", "publish.audited", "publish.before", "publish.landed", "publish.between")
+POINTS = ("commit.landed", "publish.audited", "branch.before", "branch.landed", "branch.between")
 KILLS = int(os.environ.get("FRAZIL_KILLS", "200"))
 PUBLISHES = int(os.environ.get("FRAZIL_PUBLISHES", "1000"))
 RATE = int(os.environ.get("FRAZIL_RATE", "10000"))
@@ -171,8 +171,8 @@ class Chain:
 
 def test_nothing_dangles_through_kills_and_a_second_process(broker: EmbeddedBroker, tmp_path: Path) -> None:
     chain = Chain(broker, tmp_path, ("customers", "orders"))
-    chain.live("publish.between", 1)
-    chain.live("publish.landed", 2)
+    chain.live("branch.between", 1)
+    chain.live("branch.landed", 2)
     with chain.pipeline().start() as first, chain.pipeline().start() as second:
 
         def has_one_left() -> bool:
@@ -185,7 +185,7 @@ def test_nothing_dangles_through_kills_and_a_second_process(broker: EmbeddedBrok
     assert len(chain.seen) >= 3
 
 
-@pytest.mark.parametrize("point", ["publish.landed=reset;publish.between=kill", "publish.before=kill@2"])
+@pytest.mark.parametrize("point", ["branch.landed=reset;branch.between=kill", "branch.before=kill@2"])
 def test_tables_of_a_rest_catalog_are_published_in_one_commit(
     broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path, point: str
 ) -> None:
@@ -277,7 +277,7 @@ class Captured(Chain):
 @pytest.mark.slow
 def test_a_group_is_published_at_the_ends_of_its_sources_transactions(broker: EmbeddedBroker, tmp_path: Path) -> None:
     chain = Captured(broker, tmp_path, ("customers", "orders"))
-    chain.live("publish.between", 1)
+    chain.live("branch.between", 1)
     with chain.pipeline().start() as running:
 
         def has_published() -> bool:

@@ -100,7 +100,7 @@ def _compared(
 
 
 def _ignore(_: Sequence[Table]) -> None:
-    """Takes the place of what publishes the state of a run."""
+    """Takes the place of what shows the state of a run."""
 
 
 def _verified(
