@@ -35,7 +35,7 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml $(PACKAGES:%=%/pyproject.
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . $(PACKAGES:%=-e %)
 	touch $@
 
-$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/warm.py
+$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/setup.py
 	$(BIN)/frazil setup
 	touch $@
 
@@ -161,7 +161,7 @@ catalogs: test-setup
 stores: test-setup
 	$(BIN)/python -m tests.fixtures.stores.programs
 	$(BIN)/python -m pytest -m "slow or not slow" tests/integration/test_signed_store.py tests/integration/test_cloud_identities.py \
-		tests/acceptance/test_object_stores.py tests/acceptance/test_hdfs.py
+		tests/acceptance/test_object_stores.py packages/hdfs/tests/acceptance/test_hdfs.py
 
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup

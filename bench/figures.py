@@ -129,9 +129,11 @@ def _stock_load(place: Place) -> Run:
 
 
 def _flink_load(place: Place) -> Run:
+    """The job of a topic with an end leaves what its last checkpoint should commit: this one goes on until it is stopped."""
     load = json_load(place, "running")
-    job = {**_flink_job(place, load.topic), "checkpoint": _FLINK_CHECKPOINT, "bounded": True}
-    return one_run(place, subjects.stock_command(place.run_folder("figures-flink"), job, "bench.flink"), load)
+    job = {**_flink_job(place, load.topic), "checkpoint": _FLINK_CHECKPOINT, "bounded": False}
+    command = subjects.stock_command(place.run_folder("figures-flink"), job, "bench.flink")
+    return one_run(place, command, load, ends=False)
 
 
 def _flink_job(place: Place, topic: str) -> dict[str, object]:

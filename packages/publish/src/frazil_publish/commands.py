@@ -17,7 +17,6 @@ from frazil.api.wiring import (
     read_spec,
     topics_for_reading,
 )
-from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
@@ -25,7 +24,7 @@ from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.port import Partition
 from frazil.literals import format_moment
 from frazil.ops.audit import record_command
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.ops.seen_by_readers import PublishReport
 from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
@@ -33,6 +32,7 @@ from frazil.spec import PipelineSpec
 from frazil.types import MAIN, Progress
 from frazil_publish.audits import NO_AUDITS
 from frazil_publish.groups import GroupPublisher
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil_publish.opening import open_publisher
 from frazil_publish.publisher import Beginnings, Published, Publisher
 from frazil_publish.schedule import published_table

@@ -19,8 +19,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import transfer_of
 from frazil.ops.observers import Observer
+from frazil.ops.pipeline_status import Reports
 from frazil.ops.seen_by_readers import PublishReport, report_of_state
-from frazil.ops.table_status import Reports
 from frazil.spec.models import TableSpec
 from frazil.stages.table import table_stages
 from frazil.types import MAIN, Offsets, by_partition

@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.branches_port import BranchMove, Copy
-from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.java import each
-from frazil.catalog.maintenance_port import Transfer
+from frazil.catalog.maintenance_port import BranchMove, Copy, Transfer
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.maintenance.merge_task import merge_of
@@ -24,6 +21,8 @@ from frazil.ops.seen_by_readers import PublishReport
 from frazil.runtime.jvm import Jvm
 from frazil.upsert.commit import transfer_deletes
 from frazil_publish.audits import NO_AUDITS
+from frazil_publish.iceberg_branches import IcebergBranches
+from frazil_publish.iceberg_copies import IcebergCopies
 from frazil_publish.publisher import Published, Publisher
 from tests.acceptance.disks import full, small_disk
 from tests.fixtures.readers import read_with_duckdb

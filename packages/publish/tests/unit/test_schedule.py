@@ -12,8 +12,8 @@ import structlog.testing
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.ops.pipeline_status import with_unobserved
 from frazil.ops.seen_by_readers import FailedAudit, PublishReport, is_seen_whole
-from frazil.ops.table_status import with_unobserved
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec, PublishSpec
 from frazil.stages.expect_settings import ExpectationSpec
