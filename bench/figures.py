@@ -1,7 +1,7 @@
 """The figures of docs/start/compare.md: Frazil, the Kafka Connect sink, Spark Structured Streaming and Flink SQL at the same
 load on the same machine, one after another: CPU, memory, freshness, recovery, and requests to an S3 store.
 
-`make figures` measures all of it in less than 20 minutes, writes docs/figures.json and draws the page. What a run of this
+`make figures` measures all of it in half an hour, writes docs/figures.json and draws the page. What a run of this
 does not measure keeps the entry of an earlier one, with its own date and number of runs.
 """
 

@@ -218,7 +218,7 @@ def test_a_wrong_key_and_a_missing_bucket_are_named(
 ) -> None:
     """To the driver, when it creates a table, and to a task."""
     if not kind.missing:
-        pytest.skip("it has neither buckets nor keys: test_hdfs.py has what it refuses")
+        pytest.skip("it has neither buckets nor keys: packages/hdfs/tests/acceptance/test_hdfs.py has what it refuses")
     refused = [(granted("missing"), kind.missing, "create the bucket, or correct `catalog.warehouse`")]
     if kind.wrong:
         refused.append((granted(is_wrong=True), kind.wrong, "check the credentials under `catalog.properties`"))

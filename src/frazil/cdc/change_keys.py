@@ -31,8 +31,7 @@ from frazil.cdc.envelope import (
 )
 from frazil.cdc.json_members import MONGODB
 from frazil.column_names import Spellings, fold_case
-from frazil.decode.columns import Fault
-from frazil.decode.regroup import member_at
+from frazil.decode.columns import Fault, member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
 from frazil.rows.connect_messages import payloads_of

@@ -140,7 +140,7 @@ class MaintenanceReport:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What the running process has found with [`verify`](../guides/verify.md#while-the-pipeline-runs), since it started."""
+    """What the running process has found with [`verify`](../guides/verify-schedule.md), since it started."""
 
     #: When commits were last compared.
     last_ms: Milliseconds | None = None

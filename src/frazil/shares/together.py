@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StringType, StructType
 
+from frazil.decode.columns import member_at
 from frazil.decode.limits import read_bounded
 from frazil.decode.plain import read_text
-from frazil.decode.regroup import member_at
 from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.decode.wire_format import last_header
 from frazil.rows.decoder import decode_values

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
-from frazil.decode.rescue import has_member
+from frazil.decode.conversion import has_member
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.stages.findings import Finding
 from frazil.types import RESCUED_COLUMN
