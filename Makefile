@@ -211,8 +211,9 @@ soak-queries: setup $(VENV)/.dev
 soak-processing: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
 
-# A table, and a group of two, that are published while their process is killed 200 times; 20 tables with references among them
-# that are published 1,000 times at 10,000 changes a second. FRAZIL_KILLS, FRAZIL_PUBLISHES, FRAZIL_RATE, FRAZIL_FIRST_SEED.
+# A table without delete files, and a group of two, that are published while their process is killed 200 times, now and then after a
+# lost answer or beside a second process; 20 tables with references among them that are published 1,000 times at 10,000 changes a
+# second. FRAZIL_KILLS, FRAZIL_PUBLISHES, FRAZIL_RATE, FRAZIL_FIRST_SEED.
 soak-publish: test-setup
 	$(BIN)/python -m pytest -s -m soak packages/publish/tests/integration
 

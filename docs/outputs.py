@@ -27,7 +27,7 @@ from frazil.ops.pipeline_status import (
     VerificationReport,
 )
 from frazil.ops.plan import INNER, PlannedTable
-from frazil.ops.publishing import FailedAudit, PublishReport
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.stages.table import NOTES
 from frazil.types import Resolved
 from frazil_deadletters.documents import DeadLetterClass

@@ -23,6 +23,7 @@ LONGEST = (
     "test_standby.py",
     "test_open_transaction.py",
     "test_publish_groups.py",
+    "test_publish_kills.py",
     "test_publish.py",
     "test_broker_outages.py",
     "test_registry.py",

@@ -170,9 +170,14 @@ class Running:
         return document
 
     @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal."""
+        return self._process.poll()
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is not there any more."""
-        return self._process.poll() is not None
+        return self.exit_code is not None
 
     def wait_for_death(self, within_s: float = _RUN_TIMEOUT_S) -> None:
         """Until a failpoint has killed it."""

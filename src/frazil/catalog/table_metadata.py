@@ -44,7 +44,7 @@ class Snapshot:
     progress: Mapping[str, str] = field(default_factory=dict)
     #: Whether it removes files that its parent names.
     removes_files: bool = False
-    #: Whether it waits to be published (write-audit-publish).
+    #: Whether it is staged for a later cherry-pick (Iceberg's `wap.id`).
     is_staged: bool = False
     #: Whether table maintenance of some pipeline made it.
     is_maintenance: bool = False

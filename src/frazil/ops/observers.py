@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -19,8 +19,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.check import Finding
-from frazil.ops.pipeline_status import Observations, VerificationReport
-from frazil.ops.publishing import PublishReport, reports_of
+from frazil.ops.pipeline_status import REPORTED, Observations, Reports, with_unobserved
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.plugins.driver import OBSERVERS, ObserverKind
 from frazil.plugins.extras import unread_variables
@@ -68,12 +67,8 @@ class Observer:
     def take_tables(self, tables: Sequence[Table]) -> None:
         """Takes the tables as they are now, every turn of the loop that changes one."""
 
-    def verification(self) -> Mapping[str, VerificationReport] | None:
-        """Returns by table what a comparison with the topics has found, for the tables' status; None without one."""
-        return None
-
-    def publishing(self) -> Mapping[str, PublishReport]:
-        """Returns by table what its readers see, for the tables' status."""
+    def reports(self) -> Reports:
+        """Returns what it reports of tables for their status."""
         return {}
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:  # noqa: ARG002
@@ -121,22 +116,15 @@ class Observers:
         """Gives them the tables as they are now."""
         self._each(lambda observer: observer.take_tables(tables))
 
-    def verification(self) -> dict[str, VerificationReport] | None:
-        """Returns what they have found of tables; None where none of them compares tables."""
-        reports: list[Mapping[str, VerificationReport] | None] = []
-        self._each(lambda observer: reports.append(observer.verification()))
-        known = [report for report in reports if report is not None]
-        return {name: report for by_table in known for name, report in by_table.items()} if known else None
-
-    def publishing(self) -> dict[str, PublishReport]:
-        """Returns what they report of tables' readers."""
-        reports: dict[str, PublishReport] = {}
-        self._each(lambda observer: reports.update(observer.publishing()))
+    def reports(self) -> Reports:
+        """Returns what all of them report of tables."""
+        reports: dict[str, dict[str, Any]] = {name: {} for name in REPORTED}
+        self._each(lambda observer: [reports[name].update(of_tables) for name, of_tables in observer.reports().items()])
         return reports
 
     def observations(self, tables: Sequence[Table], maintenance: Mapping[str, RoundsStatus]) -> Observations:
         """Returns what the status of tables has from beside the loop. maintenance: what that of each came to."""
-        return Observations(maintenance, self.verification() or {}, reports_of(tables, self.publishing()))
+        return Observations(maintenance, with_unobserved(tables, self.reports()))
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:
         """Returns the snapshots of a table that one of them reads."""

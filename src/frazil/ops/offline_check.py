@@ -10,8 +10,8 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ops.check import Finding, check_secrets, check_transport, failed
 from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
 from frazil.secrets import Secrets
-from frazil.spec import PipelineSpec, TableSpec, load_spec
-from frazil.spec.publishing import subquery, view_of
+from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.audits import AuditQuery, audit_queries
 from frazil.spec.syntax.environments import Overrides
 
 _MISSING = "the environment variable `"
@@ -75,34 +75,26 @@ def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
 
 
 def has_audits(spec: PipelineSpec) -> bool:
-    """Whether some table is audited before it is published."""
-    return any(table.publishing.publish is not None and table.publishing.publish.audits for table in spec.tables)
+    """Whether some table is audited for its readers."""
+    return any(True for _ in audit_queries(spec))
 
 
 def check_audits(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
     """Yields whether the audits of each table can be parsed, and read views that audits have; which columns these have is
     known once the tables exist.
     """
-    for table in spec.tables:
-        publish = table.publishing.publish
-        for audit, query in publish.audits if publish is not None else ():
-            name, tried = f"audit {audit} of {table.name}", "parsed its query"
-            try:
-                _refuse_unknown(queries.parse(subquery(query)), spec, table)
-                yield Finding(name, True, tried, "can be parsed")
-            except SpecError as error:
-                remedy = f"correct `publish.audits.{audit}`: a query that fails keeps the table from its readers"
-                yield Finding(name, False, tried, error.message, remedy, table.name)
+    for audit in audit_queries(spec):
+        name, tried = f"audit {audit.name} of {audit.table}", "parsed its query"
+        try:
+            _refuse_unknown(queries.parse(audit.statement), audit)
+            yield Finding(name, True, tried, "can be parsed")
+        except SpecError as error:
+            yield Finding(name, False, tried, error.message, audit.remedy, audit.table)
 
 
-def _refuse_unknown(views: Iterable[str], spec: PipelineSpec, table: TableSpec) -> None:
-    """Raises SpecError for a view that audits of the table do not have."""
-    assert table.publishing.publish is not None
-    group = table.publishing.publish.group
-    if group is not None and spec.makes_tables:
-        return  # Tables that the file does not name may be of the group.
-    of_group = [other for other in spec.tables if (publish := other.publishing.publish) and publish.group == group]
-    names = ["candidate", "published", *(view_of(other.name) for other in of_group if group and other is not table)]
-    for view in sorted(views):
-        if view not in names:
-            raise SpecError(f"there is no view `{view}`: the audit can read {', '.join(names)}")
+def _refuse_unknown(views: Iterable[str], audit: AuditQuery) -> None:
+    """Raises SpecError for a view that the audit does not have."""
+    for view in sorted(views) if audit.views is not None else ():
+        assert audit.views is not None
+        if view not in audit.views:
+            raise SpecError(f"there is no view `{view}`: the audit can read {', '.join(audit.views)}")

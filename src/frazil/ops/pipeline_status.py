@@ -20,13 +20,17 @@ from frazil.ingest.loop.leadership import LeadershipState
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem, object_schema, schema_of, to_json
+from frazil.ops.seen_by_readers import PublishReport, report_of_state, report_shown
 from frazil.schema.conflicts import RefusedChange
-from frazil.types import OffsetRange, Resolved, list_names
+from frazil.types import MAIN, OffsetRange, Resolved, list_names
 
 Milliseconds = Annotated[int, Field(ge=-(2**63), lt=2**63), "milliseconds since the epoch"]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+Reports = Mapping[str, Mapping[str, Any]]
+"""What observers report of tables: by the name in REPORTED, a report by table."""
+REPORTED = ("verification", "publishing")
+"""The fields of `Recorded` that observers report."""
 
 
 @dataclass(slots=True)
@@ -152,6 +156,11 @@ class VerificationReport:
     #: Why commits were not compared the last time; empty where none was left out.
     reason: str = ""
 
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing that was compared differs."""
+        return self.is_equal is not False
+
 
 @dataclass(slots=True)
 class Recorded:
@@ -255,19 +264,34 @@ def table_document(table: TableStatus, groups: Iterable[str]) -> dict[str, Any]:
 
 def ended_document(status: TableStatus) -> dict[str, Any]:
     """Returns the JSON of the status of a table at the end of a run."""
-    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")
+    return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", *REPORTED)
+
+
+def with_unobserved(tables: Iterable[Table], reports: Reports) -> Reports:
+    """Returns the reports, and what readers see of the tables with a branch that no observer reports of."""
+    known = reports.get("publishing", {})
+    seen = {
+        table.name: known.get(table.name) or report_of_state(table.spec.publishing, table.state)
+        for table in tables
+        if table.schedule.is_owned and table.spec.publishing.branch != MAIN
+    }
+    return {**reports, "publishing": seen}
+
+
+def shown_reports(table: Table, recorded: Recorded) -> dict[str, Any]:
+    """Returns what is shown of a table by the names in REPORTED. recorded: by the process."""
+    seen = report_shown(table.spec.publishing, table.state, recorded.publishing)
+    return {"verification": recorded.verification, "publishing": seen}
 
 
 @dataclass(frozen=True)
 class Observations:
-    """What works beside the loop reports of tables, each by table."""
+    """What works beside the loop reports of tables."""
 
-    #: What the maintenance of each came to.
+    #: By table, what its maintenance came to.
     maintenance: Mapping[str, RoundsStatus] = field(default_factory=dict)
-    #: What comparing the newest commits of each has found.
-    verification: Mapping[str, VerificationReport] = field(default_factory=dict)
-    #: What readers see of each.
-    publishing: Mapping[str, PublishReport] = field(default_factory=dict)
+    #: What observers report of tables.
+    reports: Reports = field(default_factory=dict)
 
 
 def status_of(table: Table, observed: Observations | None = None) -> TableStatus:
@@ -287,8 +311,7 @@ def status_of(table: Table, observed: Observations | None = None) -> TableStatus
             tuple(list_names(table.schema.refusals)),
             table.catalog.size,
             observed.maintenance.get(table.name) or RoundsStatus(),
-            observed.verification.get(table.name),
-            observed.publishing.get(table.name),
+            **{name: by_table.get(table.name) for name, by_table in observed.reports.items()},
         ),
     )
 

@@ -34,14 +34,14 @@ from frazil.ops.pipeline_status import (
     TableCondition,
     TableStatus,
     progress_of,
+    shown_reports,
 )
-from frazil.ops.publishing import PublishReport, report_of_state
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.conflicts import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
-from frazil.types import MAIN, OffsetRange
+from frazil.types import OffsetRange
 
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
@@ -383,17 +383,15 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
     status = replace(last, lag=lag, progress=progress_of(table) if facts.is_reached else last.progress)
     if problem is None and run_state == NOT_RUNNING and lag.lag_records != 0:
         problem = _unread(facts, status, state.updated_ms or 0)
-    verification = last.recorded.verification
-    differs = verification is not None and verification.is_equal is False
-    publishing = _publishing(facts, last)
-    is_held = publishing is not None and publishing.state in ("held", "diverged")
+    reports = shown_reports(table, last.recorded)
+    is_right = all(report is None or report.is_well for report in reports.values())
     size = table.catalog.size if facts.is_reached else last.recorded.size
     reason = problem or Problem("")
     return replace(
         status,
         condition=TableCondition(run_state, reason.message, reason.remedy, reason.where),
         derived=Derived(
-            is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs and not is_held,
+            is_well=run_state not in _BAD_STATES and problem in (None, note) and is_right,
             lag_s=status.lag_s(now_ms),
             rows=size.live_row_count if size else None,
             files=size.file_count if size else None,
@@ -405,24 +403,9 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
             stale=_stale(table, now_ms),
             refused_changes=tuple(refused_changes(last.recorded.refused_changes)),
             maintenance=facts.maintenance,
-            verification=verification,
-            publishing=publishing,
+            **reports,
         ),
     )
-
-
-def _publishing(facts: _Found, last: TableStatus) -> PublishReport | None:
-    """Returns what readers of a table with a branch see: from the table, and what the process has found of newer snapshots;
-    None for a table that commits to main.
-    """
-    publishing, state, known = facts.table.spec.publishing, facts.table.state, last.recorded.publishing
-    if publishing.branch == MAIN:
-        return None
-    seen = report_of_state(publishing, state)
-    if known is None or known.branch != publishing.branch:
-        return seen
-    # `frazil publish` may have moved main since the process looked.
-    return known if state is None or known.snapshot_id == seen.snapshot_id else seen
 
 
 def _lag(facts: _Found, last: TableStatus, is_remembered: bool) -> Lag:

@@ -34,13 +34,13 @@ def settings_of_changes(table: TableSpec) -> dict[str, Any]:
     kind = table.changes.envelope.kind if table.changes.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
-    is_refused = reader_without(table, _UPSERT_VERSION) is not None
+    is_refused = refusing_engine(table, _UPSERT_VERSION) is not None
     version = table.layout.format_version if has_version else _UPSERT_VERSION - is_refused
     return {"metadata": table.metadata | metadata, "format_version": version}
 
 
-def reader_without(table: TableSpec, format_version: int) -> Reader | None:
-    """The first engine of `readers` that cannot read the table in this format version; None where all can."""
+def refusing_engine(table: TableSpec, format_version: int) -> Reader | None:
+    """Returns the first engine of `readers` that cannot read the table in this format version; None where all can."""
     has_deletes = table.changes.mode == "upsert" and not table.publishing.copies_rows
     return refusing_reader(table.publishing.readers, format_version, has_deletes)
 
@@ -48,7 +48,7 @@ def reader_without(table: TableSpec, format_version: int) -> Reader | None:
 def check_readers(table: TableSpec) -> Iterator[Mistake]:
     """Yields a format version that an engine of `readers` cannot read."""
     version = table.layout.format_version
-    reader = reader_without(table, version)
+    reader = refusing_engine(table, version)
     if reader is not None:
         message = f"{reader.label} does not read what Frazil writes with `format_version: {version}`"
         yield Mistake("format_version", message, "write `format_version: 2`, or take it out of `readers`")

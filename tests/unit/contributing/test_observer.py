@@ -82,7 +82,7 @@ def test_an_observer_that_raises_is_logged_once_and_the_others_are_called(tmp_pa
     assert [(entry["event"], entry["observer"], entry["error"]) for entry in logs] == [
         ("observer_failed", "broken", "RuntimeError: Retry")
     ]
-    assert (counting.count, observers.verification(), observers.counts()) == (3, None, {})
+    assert (counting.count, observers.reports(), observers.counts()) == (3, {"verification": {}, "publishing": {}}, {})
 
 
 def test_a_package_that_breaks_down_ends_no_run_and_one_that_refuses_the_file_does(

@@ -39,8 +39,8 @@ from frazil.ops.pipeline_status import (
     status_of,
 )
 from frazil.ops.plan import PlannedTable
-from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.reports import to_json
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.spec import TableSpec, json_schema
 from frazil.types import (
     Balance,

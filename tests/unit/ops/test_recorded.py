@@ -39,7 +39,8 @@ class Recorded:
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
         table.changes.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
-        observed = Observations({"s.a": MAINTENANCE}, {"s.a": VerificationReport(5)})
+        compared = {"verification": {"s.a": VerificationReport(5)}}
+        observed = Observations({"s.a": MAINTENANCE}, compared)
         self._file.write([table], False, Alone("b", "1", 0).state, Published("g"), observed)
         self.state = self._file.state
         self.written = json.loads(self._file.path.read_text())

@@ -30,7 +30,7 @@ from frazil.ops.pipeline_status import (
     ended_document,
     status_of,
 )
-from frazil.ops.publishing import FailedAudit, PublishReport
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
 from frazil.spec import TableSpec, TopicSelector
@@ -93,8 +93,10 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
         offsets=Published("frazil-p", NOW_MS - 700, "refused"),
         observed=Observations(
             {"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
-            {"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
-            {"s.a": publishing},
+            {
+                "verification": {"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+                "publishing": {"s.a": publishing},
+            },
         ),
     )
     assert file.state is not None

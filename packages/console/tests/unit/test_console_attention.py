@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.state import RunState
-from frazil.ops.publishing import PublishReport
+from frazil.ops.seen_by_readers import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
 from frazil_http.app import make_app

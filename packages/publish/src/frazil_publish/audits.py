@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from frazil.ops.publishing import FailedAudit
+from frazil.ops.seen_by_readers import FailedAudit
 
 Audit = tuple[str, str]
 """The name of an audit, and its query."""

@@ -20,7 +20,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.clock import Clock, new_id
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
-from frazil.ops.publishing import PublishReport
+from frazil.ops.seen_by_readers import PublishReport
 from frazil.schema.arrow import Ints
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.grouping import WINDOW_END, WINDOW_START

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -20,10 +21,11 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
+from frazil.kafka.port import Partition
 from frazil.literals import format_moment
 from frazil.ops.audit import record_command
-from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import to_json
+from frazil.ops.seen_by_readers import PublishReport
 from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
 from frazil.spec import PipelineSpec
@@ -32,7 +34,7 @@ from frazil_publish.audits import NO_AUDITS
 from frazil_publish.groups import GroupPublisher
 from frazil_publish.iceberg_branches import IcebergBranches
 from frazil_publish.opening import open_publisher
-from frazil_publish.publisher import Published, Publisher
+from frazil_publish.publisher import Beginnings, Published, Publisher
 from frazil_publish.schedule import published_table
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
@@ -86,7 +88,7 @@ def publish(
     with _opened(spec, needs_spark) as publisher:
         record_command(spec, "publish", table=table, override=override or None, discard=discard or None, to=to)
         if discard:
-            progress = _discarded(publisher, table)
+            progress = _discarded(publisher, table, partial(_beginnings, spec, table))
             output.result({"pipeline": spec.pipeline, "table": table, **_of_discard(progress)}, _discard_text(table))
             return 0
         if to is not None:
@@ -162,13 +164,22 @@ def _opened(spec: PipelineSpec, needs_spark: bool) -> Iterator[Publisher]:
         yield Publisher(branches, NO_AUDITS, spec.pipeline, SystemClock())
 
 
-def _discarded(publisher: Publisher, table: str) -> Progress:
+def _discarded(publisher: Publisher, table: str, beginnings: Beginnings) -> Progress:
     for _ in range(_TRIES - 1):
         try:
-            return publisher.discard(table)
+            return publisher.discard(table, beginnings)
         except ConflictError:
             continue
-    return publisher.discard(table)
+    return publisher.discard(table, beginnings)
+
+
+def _beginnings(spec: PipelineSpec, table: str, places: Iterable[Partition]) -> Mapping[Partition, int]:
+    """Returns the first offsets that the partitions have. Raises: UnavailableError where one of them does not answer."""
+    wanted = set(places)
+    first = topics_for_reading(spec).beginnings(wanted)
+    for topic, partition in sorted(wanted - first.keys()):
+        raise UnavailableError(f"partition {partition} of the topic {topic} does not answer", where=table)
+    return first
 
 
 def _of_discard(progress: Progress) -> dict[str, Any]:

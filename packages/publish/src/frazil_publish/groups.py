@@ -19,11 +19,13 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ops.publishing import HELD, PUBLISHED, PUBLISHED_FROM, FailedAudit, PublishReport, number
+from frazil.ops.seen_by_readers import HELD, PUBLISHED, PUBLISHED_FROM, FailedAudit, PublishReport, number
 from frazil.spec.publishing import view_of
 from frazil.types import MAIN, Offsets, as_json
 from frazil_publish.audits import names
 from frazil_publish.position import (
+    GENERATION,
+    PLAN,
     Position,
     find_at,
     find_position,
@@ -31,14 +33,10 @@ from frazil_publish.position import (
     leads_to,
 )
 from frazil_publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
-from frazil_publish.tags import tags_of_publish
+from frazil_publish.tags import tags_of_group, tags_of_left_group, tags_of_publish
 
-GENERATION = "published-generation"
-"""Table property, behind `frazil.<pipeline>.`: which publish of the group main is of; a greater number is a later one."""
-PLAN = "published-plan"
-"""Table property: the snapshot of each table of the group in this generation, as JSON."""
 _TAG_AGE_MS = 90 * 86_400_000
-"""How long the tags of a publish are kept: the next publish but one removes them, unless the table has left the group."""
+"""How long the tags of a publish are kept; the next publish but one removes them."""
 log = structlog.get_logger("frazil")
 
 
@@ -114,7 +112,7 @@ class GroupPublisher:
             return None
         reports = {table.name: PublishReport() for table in tables}
         reports |= {member.name: report_of(member.position) for member in members}
-        if all(member.position.is_published and HELD not in member.position.marks for member in members):
+        if self._are_published(members):
             return reports
         if mode == "by hand" and len(members) > 1 and not self._compares(members):
             return self._released(members, reports)
@@ -142,6 +140,12 @@ class GroupPublisher:
             )
         hit("publish.audited")
         return reports | self._move(members)
+
+    def _are_published(self, members: Sequence[_Member]) -> bool:
+        """Whether readers see all that the branches have, and in one generation."""
+        positions = [member.position for member in members]
+        are_of_one = len({self._generation(member.metadata).number for member in members}) <= 1
+        return are_of_one and all(position.is_published and HELD not in position.marks for position in positions)
 
     def _members(self, tables: Sequence[Published], cut: Mapping[str, Offsets] | None) -> list[_Member] | None:
         """Returns the tables that have snapshots, after completing what another call has begun; None where one has none of
@@ -182,10 +186,11 @@ class GroupPublisher:
             for name, position in positions.items()
             if position.is_ahead and not position.is_set_back and HELD not in position.marks
         }
+        oldest = min((generation.number for generation in generations.values()), default=0)
         for table in published:
             if (position := behind.get(table.name)) is not None:
-                untagged = replace(table, tags=())
-                self._moved([self._move_of(untagged, tables[table.name], position, newest, new_id())], [untagged])
+                move = self._move_of(table, tables[table.name], position, newest, new_id(), oldest)
+                self._moved([move], [table])
         return bool(behind)
 
     def _generation(self, metadata: TableMetadata) -> _Generation:
@@ -194,7 +199,7 @@ class GroupPublisher:
 
     def _obstacle(self, member: _Member, report: PublishReport, mode: Mode) -> PublishReport | None:
         """Returns why the table cannot be published; None where its audits decide."""
-        obstacle = self._publisher.obstacle(member.name, member.position, report, mode)
+        obstacle = self._publisher.obstacle(member.table, member.position, report, mode)
         if obstacle is None and not member.position.is_ahead:
             return diverged(report, member.name)
         return obstacle
@@ -265,14 +270,15 @@ class GroupPublisher:
 
     def _move(self, members: Sequence[_Member]) -> dict[str, PublishReport]:
         """Moves main of all tables; returns what readers see from then on."""
-        last = max(self._generation(member.metadata).number for member in members)
+        numbers = [self._generation(member.metadata).number for member in members]
         plan = as_json({member.name: member.candidate_id for member in members})
-        generation = _Generation(max(self._publisher.clock.now_ms(), last + 1), plan)
+        generation = _Generation(max(self._publisher.clock.now_ms(), max(numbers) + 1), plan)
         move_id = new_id()
         moves: list[BranchMove] = []
         try:
             moves.extend(
-                self._move_of(member.table, member.metadata, member.position, generation, move_id) for member in members
+                self._move_of(member.table, member.metadata, member.position, generation, move_id, min(numbers))
+                for member in members
             )
         except (ConflictError, UnavailableError):  # Of the copy of a later table.
             self._publisher.abandon(moves)
@@ -296,9 +302,15 @@ class GroupPublisher:
         return main_ids
 
     def _move_of(
-        self, table: Published, metadata: TableMetadata, position: Position, generation: _Generation, move_id: str
+        self,
+        table: Published,
+        metadata: TableMetadata,
+        position: Position,
+        generation: _Generation,
+        move_id: str,
+        oldest: int,
     ) -> BranchMove:
-        """Returns the move of main to the candidate."""
+        """Returns the move of main to the candidate. oldest: the generation that readers of all tables find until then."""
         snapshot_id, now_ms = position.candidate_id, self._publisher.clock.now_ms()
         assert snapshot_id is not None
         copy = None if position.is_published else self._publisher.copied(table, snapshot_id)
@@ -310,17 +322,11 @@ class GroupPublisher:
         elif position.is_published and position.source_id is not None:
             assert position.published_id is not None
             main_id, marks[PUBLISHED_FROM] = position.published_id, str(snapshot_id)
-        tags = tags_of_publish(table.tags, position.published, position.candidate, main_id, now_ms)
-        prefix = f"{self._group}-"
-        kept = {f"{prefix}{number}" for number in (generation.number, self._generation(metadata).number)}
-        dropped = {
-            name
-            for name, ref in metadata.refs.items()
-            if name.startswith(prefix) and name.removeprefix(prefix).isdecimal() and not ref.is_branch
-        } - kept
+        tags = tags_of_publish(table.tags, position, position.candidate, main_id, now_ms)
+        old = {name for name in tags_of_group(position, self._group) if int(name.rpartition("-")[2]) < oldest}
         # A tag is as old as its snapshot.
         age_ms = now_ms - metadata.snapshots[snapshot_id].at_ms if snapshot_id in metadata.snapshots else 0
-        tags |= {f"{prefix}{generation.number}": Tag(main_id, max(0, age_ms) + _TAG_AGE_MS)}
+        tags |= {f"{self._group}-{generation.number}": Tag(main_id, max(0, age_ms) + _TAG_AGE_MS)}
         return BranchMove(
             table.name,
             MAIN,
@@ -329,7 +335,7 @@ class GroupPublisher:
             move_id,
             marks,
             tags,
-            frozenset(dropped),
+            frozenset(old | tags_of_left_group(position, self._group)),
             source=position.branch if main_id == snapshot_id else None,
             copy=copy,
             names_snapshot=PUBLISHED,

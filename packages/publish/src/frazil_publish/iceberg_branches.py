@@ -23,7 +23,7 @@ from frazil.types import MAIN
 from frazil_publish.iceberg_copies import IcebergCopy, forget, staged_copy
 
 _TRIES = 20
-"""On most catalogs every commit to the table interferes, so that publishing competes with ingestion."""
+"""On most catalogs every commit to the table interferes, so that a move competes with ingestion."""
 
 
 class IcebergBranches:
@@ -53,21 +53,27 @@ class IcebergBranches:
         if len(moves) > 1 and not self._catalog.commits_together:
             return [moved for move in moves for moved in self._moved_one(move)]
         failure: Exception | None = None
+        refused: list[Sequence[tuple[Any, Any]]] = []
         for _ in range(_TRIES):
             loaded = [self._loaded(move, failure) for move in moves]
             if (snapshots := self._completed(moves, loaded)) is not None:
+                self._forget(moves, loaded, refused)
                 return snapshots
-            staged = [self._staged(java, move) for java, move in zip(loaded, moves, strict=True)]
             try:
-                hit("publish.before")
+                staged = [self._staged(java, move) for java, move in zip(loaded, moves, strict=True)]
+            except ConflictError:
+                self._forget(moves, loaded, refused)
+                raise
+            try:
+                hit("branch.before")
                 self._commit(moves, loaded, staged)
-                hit("publish.landed")
+                hit("branch.landed")
                 failure = None
             except lost_answers() as error:
                 failure = error
                 if not is_conflict(error):
                     break
-                self._forget(moves, loaded, staged)
+                refused.append(staged)
         snapshots = self._completed(moves, [self._loaded(move, failure) for move in moves])
         if snapshots is not None:
             return snapshots
@@ -78,7 +84,7 @@ class IcebergBranches:
 
     def _moved_one(self, move: BranchMove) -> Iterator[int | None]:
         yield self.move(move)
-        hit("publish.between")
+        hit("branch.between")
 
     def _commit(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
         if len(moves) == 1:
@@ -87,27 +93,32 @@ class IcebergBranches:
             changes = ((move.table, *change) for move, change in zip(moves, staged, strict=True))
             self._catalog.commit_together([*changes])
 
-    def _forget(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
-        """Deletes the manifests of copies that were not committed."""
-        for move, java, (_, updated) in zip(moves, loaded, staged, strict=True):
-            if move.copy is not None:
-                forget(java, updated)
+    def _forget(
+        self, moves: Sequence[BranchMove], loaded: Sequence[Any], refused: Sequence[Sequence[tuple[Any, Any]]]
+    ) -> None:
+        """Deletes the manifests of copies that the tables lack. A refusal alone proves nothing: a request that was sent
+        twice is refused the second time. Once the branch has another snapshot than expected, none of them can land.
+        """
+        for place, (move, java) in enumerate(zip(moves, loaded, strict=True)):
+            base = java.operations().current()
+            if move.copy is None or _head(base, move.branch) == move.expected:
+                continue
+            for _, updated in (staged[place] for staged in refused):
+                if base.snapshot(updated.currentSnapshot().snapshotId()) is None:
+                    forget(java, updated)
 
     def _completed(self, moves: Sequence[BranchMove], loaded: Sequence[Any]) -> list[int | None] | None:
         """Returns the snapshots that the branches have where the tables have all changes; makes those that are missing
         where they have some. Returns None where they have none.
         """
-        heads: list[int | None] = []
         bases = [java.operations().current() for java in loaded]
-        if not any(self._has_landed(base, move) for base, move in zip(bases, moves, strict=True)):
+        have_landed = [self._has_landed(base, move) for base, move in zip(bases, moves, strict=True)]
+        if not any(have_landed):
             return None
-        for base, move in zip(bases, moves, strict=True):
-            if not self._has_landed(base, move):
-                heads.append(self.move(move))
-                continue
-            ref = None if move.branch is None else base.ref(move.branch)
-            heads.append(None if ref is None else int(ref.snapshotId()))
-        return heads
+        return [
+            _head(base, move.branch) if has_landed else self.move(move)
+            for base, move, has_landed in zip(bases, moves, have_landed, strict=True)
+        ]
 
     def _loaded(self, move: BranchMove, failure: Exception | None) -> Any:
         """Returns the Java table, fresh from the catalog. failure: of the last try.
@@ -170,8 +181,7 @@ class IcebergBranches:
 
 def _refuse_other_state(base: Any, move: BranchMove) -> None:
     """Raises ConflictError where the branch has another snapshot than expected, or a snapshot is gone."""
-    ref = None if move.branch is None else base.ref(move.branch)
-    if move.branch is not None and (None if ref is None else int(ref.snapshotId())) != move.expected:
+    if move.branch is not None and _head(base, move.branch) != move.expected:
         raise ConflictError(f"the branch `{move.branch}` was moved in the meantime", where=move.table)
     needed = [tag.snapshot_id for tag in move.tags.values()]
     needed += [move.snapshot_id] if move.snapshot_id is not None else []
@@ -181,10 +191,15 @@ def _refuse_other_state(base: Any, move: BranchMove) -> None:
         raise left(move.source, move.table)
 
 
+def _head(base: Any, branch: str | None) -> int | None:
+    """Returns the snapshot that the branch has; None without a branch."""
+    ref = None if branch is None else base.ref(branch)
+    return None if ref is None else int(ref.snapshotId())
+
+
 def _has(base: Any, branch: str, snapshot_id: int | None) -> bool:
     """Returns whether the snapshot is on the branch, which begins at main, as far as its snapshots are not expired."""
-    ref = base.ref(branch) or base.ref(MAIN)
-    number = None if ref is None else int(ref.snapshotId())
+    number = _head(base, branch) or _head(base, MAIN)
     while number is not None and number != snapshot_id:
         snapshot = base.snapshot(number)
         number = None if snapshot is None else snapshot.parentId()

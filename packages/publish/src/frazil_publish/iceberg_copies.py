@@ -31,6 +31,7 @@ _WITH_DELETES = Compaction(
     }
 )
 """Chooses data files with deletes, and no others."""
+_UNWRITTEN = "data files without deletes cannot be written"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class IcebergCopies:
 
     def write(self, table: str, snapshot_id: int, stages: tuple[Any, ...] = ()) -> Copy | None:
         """See Copies."""
-        with explained("data files without deletes cannot be written", table):
+        with explained(_UNWRITTEN, table):
             java = self._catalog.java_table(table)
             snapshot = java.snapshot(snapshot_id)
             if snapshot is None:
@@ -80,7 +81,7 @@ class IcebergCopies:
             except BaseException:
                 self._remove(java, groups)
                 raise
-            hit("publish.copied")
+            hit("branch.copied")
             return IcebergCopy(table, snapshot, tuple(groups), deletes)
 
     def follow(self, copy: Copy, transfer: Transfer | None) -> None:
@@ -118,10 +119,11 @@ class IcebergCopies:
 def staged_copy(jvm: Any, java: Any, copy: IcebergCopy, entry: tuple[str, str]) -> tuple[Any, Any]:
     """Returns the metadata of the Java table, which was just loaded, before and after main has gone to the copy of a
     snapshot: a new snapshot that follows it, and has no delete files. entry: of its summary. Nothing is committed.
+
+    Raises: UnavailableError where the store does not take its manifests.
     """
     transaction = java.newTransaction()
     base = java.operations().current()
-    transaction.manageSnapshots().setCurrentSnapshot(copy.snapshot_id).commit()
     sets = jvm.org.apache.iceberg.util
     old, new = sets.DataFileSet.create(), sets.DataFileSet.create()
     deletes, none = sets.DeleteFileSet.create(), sets.DeleteFileSet.create()
@@ -130,11 +132,13 @@ def staged_copy(jvm: Any, java: Any, copy: IcebergCopy, entry: tuple[str, str]) 
         new.addAll(group.addedFiles())
     for file in copy.deletes:
         deletes.add(file)
-    update = transaction.newRewrite().validateFromSnapshot(copy.snapshot_id)
-    if copy.groups:
-        update = update.dataSequenceNumber(copy.snapshot.sequenceNumber())
-    update.rewriteFiles(old, deletes, new, none).set(*entry).commit()
-    updated = transaction.table().operations().current()
+    with explained(_UNWRITTEN, copy.table):
+        transaction.manageSnapshots().setCurrentSnapshot(copy.snapshot_id).commit()
+        update = transaction.newRewrite().validateFromSnapshot(copy.snapshot_id)
+        if copy.groups:
+            update = update.dataSequenceNumber(copy.snapshot.sequenceNumber())
+        update.rewriteFiles(old, deletes, new, none).set(*entry).commit()
+        updated = transaction.table().operations().current()
     if summary_of(updated.currentSnapshot()).get("total-delete-files") != "0":
         raise InvariantError(f"a snapshot without deletes has delete files: table=`{copy.table}`")
     return base, updated

@@ -14,8 +14,13 @@ from itertools import takewhile
 from frazil.catalog.maintenance_port import MOVE_ID
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
-from frazil.ops.publishing import PUBLISHED, PUBLISHED_AT, PUBLISHED_FROM, number
+from frazil.ops.seen_by_readers import PUBLISHED, PUBLISHED_AT, PUBLISHED_FROM, number
 from frazil.types import MAIN, Offsets, Progress
+
+GENERATION = "published-generation"
+"""Table property, behind `frazil.<pipeline>.`: which publish of the group main is of; a greater number is a later one."""
+PLAN = "published-plan"
+"""Table property: the snapshot of each table of the group in this generation, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Position:
     is_set_back: bool
     #: This pipeline's own properties of the table.
     marks: Mapping[str, str]
+    #: The names of the table's tags.
+    tags: frozenset[str] = frozenset()
 
     @property
     def is_published(self) -> bool:
@@ -83,8 +90,9 @@ def find_position(metadata: TableMetadata, pipeline: str, at: int | None = None)
         any(snapshot.id == published_id for snapshot in metadata.line(moved_id))
         or _is_copy(metadata, published_id, prefix)
     )
+    tags = frozenset(name for name, ref in metadata.refs.items() if not ref.is_branch)
     return Position(
-        metadata.branch.name, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks
+        metadata.branch.name, published_id, candidate_id, published, candidate, is_ahead, is_set_back, marks, tags
     )
 
 
@@ -95,6 +103,14 @@ def progress_at(metadata: TableMetadata, pipeline: str, snapshot_id: int | None)
         if progress is not None:
             return progress
     return Progress()
+
+
+def oldest_progress(metadata: TableMetadata, pipeline: str) -> Progress:
+    """Returns the oldest progress of the pipeline on the branch, of snapshots that are not expired; empty without one."""
+    oldest = Progress()
+    for snapshot in metadata.ancestors():
+        oldest = from_summary(pipeline, snapshot.summary, snapshot.id, snapshot.at_ms) or oldest
+    return oldest
 
 
 def find_at(metadata: TableMetadata, pipeline: str, offsets: Offsets) -> int | None:

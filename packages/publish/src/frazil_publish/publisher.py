@@ -6,7 +6,7 @@ be; two processes at a time are one compare-and-swap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -20,7 +20,8 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ops.publishing import (
+from frazil.kafka.port import Partition
+from frazil.ops.seen_by_readers import (
     COMPLETE_TO,
     HELD,
     PUBLISHED,
@@ -29,22 +30,27 @@ from frazil.ops.publishing import (
     FailedAudit,
     PublishReport,
     held_report,
+    number,
 )
 from frazil.spec.publishing import TagSpec
 from frazil.stages.stage import TableStage
-from frazil.types import MAIN, Progress
+from frazil.types import MAIN, Progress, by_partition
 from frazil_publish.audits import NO_OTHERS, Audit, Audits
 from frazil_publish.closed_windows import ClosedWindows
 from frazil_publish.position import (
+    GENERATION,
+    PLAN,
     Position,
     find_position,
     find_unread,
     is_on_branch,
+    oldest_progress,
     progress_at,
 )
-from frazil_publish.tags import tags_of_commits, tags_of_publish
+from frazil_publish.tags import tags_of_commits, tags_of_left_group, tags_of_publish
 
 Mode = Literal["scheduled", "by hand", "override"]
+Beginnings = Callable[[Iterable[Partition]], Mapping[Partition, int]]
 _REMEDY = (
     "correct the data or the audit; `frazil publish TABLE --override` publishes it as it is, `frazil publish TABLE"
     " --discard` makes the branch begin again at main"
@@ -107,7 +113,7 @@ class Publisher:
         report = report_of(position)
         if position.is_published and HELD not in position.marks:
             return report
-        obstacle = self.obstacle(table.name, position, report, mode)
+        obstacle = self.obstacle(table, position, report, mode)
         if obstacle is not None:
             return obstacle
         if not position.is_ahead:
@@ -129,7 +135,7 @@ class Publisher:
             return held(report, failures, table.name)
         hit("publish.audited")
         candidate, now_ms = position.candidate, self.clock.now_ms()
-        tags = tags_of_publish(table.tags, position.published, candidate, position.candidate_id, now_ms)
+        tags = tags_of_publish(table.tags, position, candidate, position.candidate_id, now_ms)
         return self._move(table, position, position.candidate_id, candidate, {HELD: None}, tags)
 
     def tag(self, table: Published) -> tuple[str, ...]:
@@ -149,7 +155,7 @@ class Publisher:
 
     def publish_snapshot(self, published: Published, snapshot_id: int) -> PublishReport:
         """Moves main to a snapshot of the branch, without audits. Where that sets main back, nothing is published by
-        schedule until `publish` is called by hand; ingestion continues.
+        schedule until `publish` is called by hand; ingestion continues. In a group the table gets a generation of its own.
 
         Raises: SpecError where the branch does not have the snapshot; as `publish`.
         """
@@ -162,24 +168,26 @@ class Publisher:
                 remedy=f"choose one of its snapshots, such as by `SELECT * FROM {table}.snapshots` in Spark",
                 where=table,
             )
-        is_newest = snapshot_id == position.candidate_id
+        is_newest, now_ms = snapshot_id == position.candidate_id, self.clock.now_ms()
         held = f"main was set to the snapshot {snapshot_id} by `frazil publish --to`"
         progress = progress_at(metadata, self.pipeline, snapshot_id)
-        return self._move(published, position, snapshot_id, progress, {HELD: None if is_newest else held})
+        marks = {**_parted(published, position, now_ms), HELD: None if is_newest else held}
+        tags = tags_of_publish(published.tags, position, progress, snapshot_id, now_ms)
+        return self._move(published, position, snapshot_id, progress, marks, tags)
 
-    def discard(self, table: str) -> Progress:
+    def discard(self, table: str, beginnings: Beginnings = lambda _: {}) -> Progress:
         """Makes the branch begin again at main; returns the progress from which records are read again. Records since then
-        are read again, as their progress goes with the snapshots that are discarded.
+        are read again, as their progress goes with the snapshots that are discarded. beginnings: returns the first offset
+        that partitions have.
 
         Raises: SpecError where rows of the branch would not be read again; as `publish`.
         """
         metadata, position = self._position_of(table)
         if not position.is_published:
-            unread_id = find_unread(metadata, position, self.pipeline)
-            if unread_id is not None:
+            loss = self._loss_of(metadata, position, beginnings)
+            if loss is not None:
                 raise SpecError(
-                    f"the snapshot {unread_id} of the branch `{position.branch}` has rows that are not read again: it is"
-                    " another writer's, or of replayed dead letters",
+                    loss,
                     remedy=f"publish it by `frazil publish {table} --override`, or give its rows up by `ALTER TABLE {table}"
                     f" DROP BRANCH {position.branch}` in Spark, after which the branch begins again at main",
                     where=table,
@@ -188,6 +196,25 @@ class Publisher:
             self.branches.move(move)
             log.warning("branch_discarded", table=table, branch=position.branch, snapshot=position.candidate_id)
         return position.published
+
+    def _loss_of(self, metadata: TableMetadata, position: Position, beginnings: Beginnings) -> str | None:
+        """Returns which rows no record would bring back; None where all are read again."""
+        unread_id = find_unread(metadata, position, self.pipeline)
+        if unread_id is not None:
+            return (
+                f"the snapshot {unread_id} of the branch `{position.branch}` has rows that are not read again: it is another"
+                " writer's, or of replayed dead letters"
+            )
+        before = by_partition(position.published.offsets or oldest_progress(metadata, self.pipeline).offsets)
+        after, first = by_partition(position.candidate.offsets), beginnings(before)
+        for place, offset in before.items():
+            if offset < min(first.get(place, offset), after.get(place, offset)):
+                topic, partition = place
+                return (
+                    f"the branch `{position.branch}` has rows of records that are not in Kafka any more: partition"
+                    f" {partition} of the topic {topic} has lost those from offset {offset} on"
+                )
+        return None
 
     def report(self, table: str) -> PublishReport:
         """Returns what readers of the table see. Raises: UnavailableError."""
@@ -206,21 +233,21 @@ class Publisher:
             raise SpecError(message, remedy="write `branch: ingest` for the table", where=table)
         return metadata, position
 
-    def _hold(self, report: PublishReport, position: Position, table: str) -> PublishReport:
+    def _hold(self, report: PublishReport, position: Position, table: Published) -> PublishReport:
         """Publishes nothing by schedule from now on: the next turn would undo what somebody has done to main. The table's
         properties show what main has now.
         """
         main_id, now_ms = position.published_id, self.clock.now_ms()
         assert main_id is not None
         reason = f"main was set back to the snapshot {main_id}, not by this pipeline"
-        marks = {**marks_of(main_id, now_ms, position.published), HELD: reason}
-        self.branches.move(BranchMove(table, MAIN, main_id, main_id, new_id(), marks))
-        return held_report(replace(report, published_ms=now_ms), reason, table)
+        marks = {**marks_of(main_id, now_ms, position.published), **_parted(table, position, now_ms), HELD: reason}
+        self.branches.move(BranchMove(table.name, MAIN, main_id, main_id, new_id(), marks))
+        return held_report(replace(report, published_ms=now_ms), reason, table.name)
 
-    def obstacle(self, table: str, position: Position, report: PublishReport, mode: Mode) -> PublishReport | None:
+    def obstacle(self, table: Published, position: Position, report: PublishReport, mode: Mode) -> PublishReport | None:
         """Returns why nothing is published by schedule; None where audits decide."""
         if HELD in position.marks and mode == "scheduled":
-            return held_report(report, position.marks[HELD], table)
+            return held_report(report, position.marks[HELD], table.name)
         if position.is_set_back and mode == "scheduled":
             return self._hold(report, position, table)
         return None
@@ -256,14 +283,17 @@ class Publisher:
         """Moves main, and returns what readers see from then on."""
         now_ms, complete_to_ms = self.clock.now_ms(), progress.watermark.complete_to_ms
         copy = self.copied(table, snapshot_id)
+        of_group = {} if table.group else {GENERATION: None, PLAN: None}
+        copied_from = {PUBLISHED_FROM: str(snapshot_id) if copy else None}
         move = BranchMove(
             table.name,
             MAIN,
             position.published_id,
             snapshot_id,
             new_id(),
-            {**marks_of(snapshot_id, now_ms, progress), **marks, PUBLISHED_FROM: str(snapshot_id) if copy else None},
+            {**marks_of(snapshot_id, now_ms, progress), **of_group, **marks, **copied_from},
             tags,
+            tags_of_left_group(position, table.group),
             source=position.branch,  # Whoever discards it while its audits run does not want it on main.
             copy=copy,
             names_snapshot=PUBLISHED,
@@ -334,6 +364,14 @@ def marks_of(snapshot_id: int, now_ms: int, progress: Progress) -> dict[str, str
         PUBLISHED_AT: str(now_ms),
         COMPLETE_TO: None if complete_to_ms is None else str(complete_to_ms),
     }
+
+
+def _parted(table: Published, position: Position, now_ms: int) -> dict[str, str]:
+    """Returns the properties of a table whose main leaves its group, by which readers of all tables see that what it has
+    does not fit the others; none without a group.
+    """
+    last = number(position.marks.get(GENERATION)) or 0
+    return {GENERATION: str(max(now_ms, last + 1)), PLAN: "{}"} if table.group else {}
 
 
 def _log_tags(table: str, tags: Mapping[str, Tag]) -> None:

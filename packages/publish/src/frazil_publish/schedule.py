@@ -19,7 +19,8 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import transfer_of
 from frazil.ops.observers import Observer
-from frazil.ops.publishing import PublishReport, report_of_state
+from frazil.ops.pipeline_status import Reports
+from frazil.ops.seen_by_readers import PublishReport, report_of_state
 from frazil.spec.models import TableSpec
 from frazil.stages.table import table_stages
 from frazil.types import MAIN, Offsets, by_partition
@@ -152,10 +153,10 @@ class PublishSchedule(Observer):
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
 
-    def publishing(self) -> Mapping[str, PublishReport]:
+    def reports(self) -> Reports:
         """See Observer."""
         with self._state.lock:
-            return {name: turn.report for name, turn in self._state.turns.items()}
+            return {"publishing": {name: turn.report for name, turn in self._state.turns.items()}}
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:
         """Returns the snapshots of a table that are being audited."""
@@ -165,20 +166,29 @@ class PublishSchedule(Observer):
 
     def finish(self, is_stopped: Callable[[], bool], wait_s: float) -> None:
         """Publishes every table at the end of a run that has only caught up. is_stopped: whether the run has to end. wait_s:
-        how long a table is tried again that another process moves, or whose services do not answer.
+        how long a table is tried again that another process moves, or whose services do not answer; RETRY_S at least.
 
         Raises: UnavailableError where a table could not be published in that time.
         """
         if self._has_thread:
             return
-        until_s = self._clock.monotonic_s() + wait_s
-        self.run_due(is_last=True, is_stopped=is_stopped)
+        until_s = self._clock.monotonic_s() + max(wait_s, RETRY_S)
+        self._run_last(is_stopped)
         while (failing := self._failing()) and not is_stopped():
             if self._clock.monotonic_s() >= until_s:
                 name, report = failing[0]
                 raise UnavailableError(f"the table is not published: {report.reason}", remedy=report.remedy, where=name)
             self._clock.sleep(_NAP_S)
-            self.run_due(is_last=True, is_stopped=is_stopped, names={name for name, _ in failing})
+            self._run_last(is_stopped, {name for name, _ in failing})
+
+    def _run_last(self, is_stopped: Callable[[], bool], names: Container[str] | None = None) -> None:
+        """Publishes in a thread that nobody waits for once the run has to end: an audit may take half an hour."""
+        self._thread = threading.Thread(
+            target=self.run_due, args=(True, is_stopped, names), name="publish", daemon=True
+        )
+        self._thread.start()
+        while self._thread.is_alive() and not is_stopped():
+            self._thread.join(_NAP_S / 10)
 
     def _failing(self) -> list[tuple[str, PublishReport]]:
         with self._state.lock:

@@ -20,7 +20,7 @@ from frazil.catalog.iceberg.compaction import NotReadable, rows_at
 from frazil.catalog.iceberg.maintenance import POOL
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.ops.publishing import FailedAudit
+from frazil.ops.seen_by_readers import FailedAudit
 from frazil.spec.publishing import subquery, view_of
 from frazil_publish.audits import NO_OTHERS, Audit, names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -12,15 +13,17 @@ from frazil.catalog.progress import from_summary
 from frazil.catalog.table_metadata import Snapshot, TableMetadata
 from frazil.spec.publishing import DailyTime, TagSpec
 from frazil.types import Progress
+from frazil_publish.position import GENERATION, Position
 
 
 def tags_of_publish(
-    specs: Sequence[TagSpec], before: Progress, after: Progress, snapshot_id: int, now_ms: int
+    specs: Sequence[TagSpec], position: Position, after: Progress, snapshot_id: int, now_ms: int
 ) -> dict[str, Tag]:
     """Returns the tags of a snapshot that is published, by name: those of each day that the published rows become complete
-    to. before: the progress of what was published; after: of the snapshot.
+    to. position: of the table before; after: the progress of the snapshot.
     """
-    complete_ms, last_ms = past(after.watermark.complete_to_ms, now_ms), before.watermark.complete_to_ms
+    complete_ms = past(after.watermark.complete_to_ms, now_ms)
+    last_ms = past(position.published.watermark.complete_to_ms, position.published_ms or now_ms)
     tags: dict[str, Tag] = {}
     for spec in specs if complete_ms is not None else ():
         assert complete_ms is not None
@@ -43,6 +46,20 @@ def tags_of_commits(
         for name, snapshot_id in _missing(spec, metadata, head, pipeline, now_ms):
             tags[name] = Tag(snapshot_id, _milliseconds(spec))
     return tags
+
+
+def tags_of_group(position: Position, group: str) -> frozenset[str]:
+    """Returns the tags that the table has of publishes of a group."""
+    return frozenset(name for name in position.tags if re.fullmatch(rf"{re.escape(group)}-[0-9]+", name))
+
+
+def tags_of_left_group(position: Position, group: str) -> frozenset[str]:
+    """Returns the tags of publishes of the table's last group, unless it is in that group still: its readers do not look at
+    this table any more.
+    """
+    last = f"-{position.marks.get(GENERATION)}"
+    groups = {name.removesuffix(last) for name in position.tags if name.endswith(last)} - {group}
+    return frozenset(name for left in groups for name in tags_of_group(position, left))
 
 
 def last_time_ms(at: DailyTime, complete_ms: int) -> int:

@@ -194,7 +194,7 @@ def test_main_is_not_moved_to_a_snapshot_that_the_branch_has_lost(lake: Lake) ->
     assert main_of(lake) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("point", ["publish.before", "publish.landed"])
+@pytest.mark.parametrize("point", ["branch.before", "branch.landed"])
 def test_a_move_whose_answer_was_lost_is_judged_by_the_table(lake: Lake, point: str) -> None:
     catalog = on_branch(lake)
     catalog.commit(commit_of(create(catalog), 5))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,16 +13,18 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.iceberg.java import each
-from frazil.catalog.maintenance_port import Copy, Transfer
+from frazil.catalog.maintenance_port import BranchMove, Copy, Transfer
 from frazil.clock import SystemClock
+from frazil.errors import UnavailableError
 from frazil.maintenance.merge_task import merge_of
-from frazil.ops.publishing import PublishReport
+from frazil.ops.seen_by_readers import PublishReport
 from frazil.runtime.jvm import Jvm
 from frazil.upsert.commit import transfer_deletes
 from frazil_publish.audits import NO_AUDITS
 from frazil_publish.iceberg_branches import IcebergBranches
 from frazil_publish.iceberg_copies import IcebergCopies
 from frazil_publish.publisher import Published, Publisher
+from tests.acceptance.disks import full, small_disk
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import Lake
 from tests.integration.tended import BY_ID, Row, Tended, in_order, layout_of
@@ -52,9 +55,10 @@ class Copied:
         target = replace(self.table.target(self.lake.catalog), changes=BY_ID)
         self.transfer: Transfer = partial(transfer_deletes, target, version)
 
-    def another(self) -> Publisher:
+    def another(self, branches: IcebergBranches | None = None) -> Publisher:
         """That of a second process."""
-        return Publisher(IcebergBranches(self.lake.catalog), NO_AUDITS, "p", SystemClock(), self.copies)
+        branches = branches or IcebergBranches(self.lake.catalog)
+        return Publisher(branches, NO_AUDITS, "p", SystemClock(), self.copies)
 
     def upsert(self, times: int = 1) -> None:
         for _ in range(times):
@@ -125,7 +129,7 @@ def test_only_files_with_deletes_since_the_last_time_are_written(copied: Copied)
     assert copied.seen() == copied.expected
 
 
-@pytest.mark.parametrize("point", ["publish.copied", "publish.before", "publish.landed", "maintenance.compact.landed"])
+@pytest.mark.parametrize("point", ["branch.copied", "branch.before", "branch.landed", "maintenance.compact.landed"])
 def test_a_process_that_dies_while_it_copies(copied: Copied, point: str) -> None:
     copied.upsert(4)
     copied.publish()
@@ -137,13 +141,75 @@ def test_a_process_that_dies_while_it_copies(copied: Copied, point: str) -> None
             copied.publish()
     finally:
         failpoints.arm({})
-    has_landed = point in ("publish.landed", "maintenance.compact.landed")
+    has_landed = point in ("branch.landed", "maintenance.compact.landed")
     assert copied.seen() == (copied.expected if has_landed else before)
     copied.upsert()
     copied.publisher = copied.another()
     assert copied.publish().state == "published"
     assert copied.seen() == copied.expected
     assert copied.table.read() == in_order(list(copied.rows.values()))
+
+
+class SentTwice(IcebergBranches):
+    """A catalog that the answer to the first copy of a request is lost from: it refuses the second copy."""
+
+    def _commit(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
+        super()._commit(moves, loaded, staged)
+        super()._commit(moves, loaded, staged)
+
+
+def test_main_that_was_moved_and_then_refused_keeps_its_manifests(copied: Copied) -> None:
+    copied.upsert(4)
+    copied.publisher = copied.another(SentTwice(copied.lake.catalog))
+    assert copied.publish().state == "published"
+    assert copied.seen() == copied.expected
+    copied.upsert()
+    assert copied.publish().state == "published"
+    assert copied.seen() == copied.expected
+
+
+def test_manifests_of_a_try_that_was_refused_are_deleted(copied: Copied) -> None:
+    class Overtaken(IcebergBranches):
+        """Ingestion commits between the look at the table and the first try."""
+
+        tries = 0
+
+        def _commit(self, *places: Any) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                copied.upsert()
+            super()._commit(*places)
+
+    copied.upsert(4)
+    before, branches = copied.expected, Overtaken(copied.lake.catalog)
+    copied.publisher = copied.another(branches)
+    copied.publish()
+    assert (branches.tries, copied.seen()) == (2, before)
+    snapshots = each(copied.lake.java(copied.table.name).snapshots())
+    known = {Path(str(snapshot.manifestListLocation())).name for snapshot in snapshots}
+    assert {path.name for path in copied.lake.root.rglob("snap-*.avro")} == known
+
+
+def test_a_full_disk_leaves_main_where_it_is_until_there_is_room(jvm: Jvm, tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    with small_disk(folder) as has_disk, ExitStack() as disk:
+        copied = Copied(jvm, folder, 3)
+        copied.upsert(4)
+        copied.publish()
+        before = copied.seen()
+        copied.upsert(2)
+        if has_disk:  # Where this machine lets us mount one.
+            copied.copies.calls = lambda: disk.enter_context(full(folder))
+            with pytest.raises(UnavailableError, match="No space left on device"):
+                copied.publish()
+            with pytest.raises(UnavailableError, match="No space left on device"):
+                copied.publisher.publish(Published(copied.table.name))
+            assert copied.seen() == before
+            disk.close()
+        copied.copies.calls = lambda: None
+        assert copied.publish().state == "published"
+        assert copied.seen() == copied.expected
 
 
 def test_a_compaction_of_the_branch_meanwhile_is_left_as_it_is(copied: Copied) -> None:

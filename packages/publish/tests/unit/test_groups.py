@@ -15,11 +15,12 @@ from frazil import failpoints
 from frazil.catalog.maintenance_port import BranchMove, Copy, Transfer
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ops.publishing import FailedAudit, PublishReport
-from frazil.types import MAIN, Commit, Offsets, Progress
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
+from frazil.spec.publishing import DailyTime, TagSpec
+from frazil.types import MAIN, Commit, Offsets, Progress, Watermark
 from frazil_publish.audits import NO_OTHERS, Audit
-from frazil_publish.groups import GENERATION, GroupPublisher
-from frazil_publish.position import progress_at
+from frazil_publish.groups import GroupPublisher
+from frazil_publish.position import GENERATION, progress_at
 from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
@@ -29,6 +30,8 @@ from tests.contracts.tables import SCHEMA
 CUSTOMERS, ORDERS = "shop.customers", "shop.orders"
 DANGLING: tuple[tuple[str, str], ...] = (("dangling", "select * from candidate anti join customers using (id)"),)
 TABLES = (Published(CUSTOMERS, group="shop"), Published(ORDERS, DANGLING, group="shop"))
+
+_UNKNOWN = Watermark({})
 
 
 class Shop:
@@ -62,11 +65,11 @@ class Shop:
         is_dangling = table == ORDERS and offsets[ORDERS] > offsets.get(CUSTOMERS, 0)
         return [FailedAudit(name, "the query returns 1 row") for name, _ in audits if is_dangling]
 
-    def ingest(self, table: str, offset: int) -> int:
+    def ingest(self, table: str, offset: int, watermark: Watermark = _UNKNOWN) -> int:
         """Commits records up to an offset to the branch; the snapshot."""
         state = self.catalog.load(table)
         assert state is not None
-        progress = Progress({table: {0: offset}}, commit_id=new_id())
+        progress = Progress({table: {0: offset}}, commit_id=new_id(), watermark=watermark)
         committed = self.catalog.commit(Commit(table, (), progress, state.progress))
         assert committed.snapshot_id is not None
         return committed.snapshot_id
@@ -158,7 +161,7 @@ def test_rows_of_another_table_are_audited_when_only_they_are_new(shop: Shop) ->
     assert shop.asked == [(ORDERS, {CUSTOMERS: newest})]
 
 
-@pytest.mark.parametrize("point", ["publish.audited", "publish.between"])
+@pytest.mark.parametrize("point", ["publish.audited", "branch.between"])
 def test_a_process_that_dies_between_two_tables_leaves_the_rest_to_the_next(shop: Shop, point: str) -> None:
     shop.ingest_both(10)
     failpoints.arm({failpoints.VARIABLE: f"{point}=error"})
@@ -239,6 +242,75 @@ def test_main_of_one_table_that_was_set_back_holds_the_group(shop: Shop) -> None
     assert shop.seen == [12, 12]
 
 
+def test_readers_see_that_main_of_one_table_was_set_by_hand(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    shop.ingest_both(11)
+    shop.publish()
+    older, newest = shop.generations[0], shop.ingest(CUSTOMERS, 12)
+    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(TABLES[0], newest)
+    assert (shop.seen, shop.generations[1]) == ([12, 11], older)
+    assert int(shop.generations[0] or 0) > int(older or 0)
+    metadata = shop.branches.metadata(CUSTOMERS)
+    assert metadata is not None
+    assert f"shop-{older}" in metadata.refs
+    shop.ingest(ORDERS, 12)
+    assert (shop.publish(), shop.seen, len(set(shop.generations))) == (["published"] * 2, [12, 12], 1)
+    kept = shop.branches.metadata(CUSTOMERS)
+    assert kept is not None
+    assert f"shop-{older}" in kept.refs  # Readers between the two moves look for it.
+    Publisher(shop.branches, shop, "p", shop.clock).publish_snapshot(TABLES[0], newest)
+    assert (shop.publish(), shop.seen, len(set(shop.generations))) == (["published"] * 2, [12, 12], 1)
+
+
+def test_readers_see_that_another_tool_has_set_main_of_one_table_back(shop: Shop) -> None:
+    first = shop.ingest(CUSTOMERS, 10)
+    shop.ingest(ORDERS, 10)
+    shop.publish()
+    shop.ingest_both(11)
+    shop.publish()
+    shop.main.roll_back(CUSTOMERS, first)
+    shop.ingest_both(12)
+    assert (shop.publish(), shop.seen) == (["held"] * 2, [10, 11])
+    assert int(shop.generations[0] or 0) > int(shop.generations[1] or 0)
+
+
+def test_what_a_process_that_dies_has_left_gets_its_tags(shop: Shop) -> None:
+    day = TagSpec(name="daily", at=DailyTime(0, "UTC"), keep_s=30 * 86_400.0)
+    tables = tuple(replace(table, tags=(day,)) for table in TABLES)
+    complete = Watermark({}, shop.clock.now_ms())
+    for name in (CUSTOMERS, ORDERS):
+        shop.ingest(name, 10, complete)
+    failpoints.arm({failpoints.VARIABLE: "branch.between=error"})
+    try:
+        with pytest.raises(RuntimeError):
+            shop.group.publish(tables)
+    finally:
+        failpoints.arm({})
+    shop.ingest(ORDERS, 12)  # The newest snapshots do not pass.
+    shop.group.publish(tables)
+    customers, orders = (shop.branches.metadata(name) for name in (CUSTOMERS, ORDERS))
+    assert customers is not None
+    assert orders is not None
+    (tag,) = (name for name in customers.refs if name.startswith("daily-"))
+    assert tag in orders.refs
+
+
+def test_a_table_that_leaves_its_group_loses_the_tags_of_the_group(shop: Shop) -> None:
+    for offset in (10, 11):
+        shop.ingest_both(offset)
+        shop.publish()
+    shop.ingest_both(12)
+    Publisher(shop.branches, shop, "p", shop.clock).publish(Published(CUSTOMERS))
+    GroupPublisher(Publisher(shop.branches, shop, "p", shop.clock), "other").publish([Published(ORDERS, group="other")])
+    alone, other = (shop.branches.metadata(name) for name in (CUSTOMERS, ORDERS))
+    assert alone is not None
+    assert other is not None
+    assert alone.refs.keys() == {MAIN}
+    assert shop.generations[0] is None
+    assert other.refs.keys() == {MAIN, f"other-{shop.generations[1]}"}
+
+
 def commit_elsewhere(shop: Shop, table: str) -> None:
     """Another writer's commit to main."""
     before = shop.main.load(table)
@@ -261,7 +333,7 @@ def test_a_branch_that_was_discarded_after_a_death_does_not_block_the_group(shop
     shop.ingest_both(10)
     shop.publish()
     shop.ingest_both(11)
-    failpoints.arm({failpoints.VARIABLE: "publish.between=error"})
+    failpoints.arm({failpoints.VARIABLE: "branch.between=error"})
     try:
         with pytest.raises(RuntimeError):
             shop.publish()

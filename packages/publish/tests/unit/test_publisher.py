@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.port import NamedAppend
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ops.publishing import FailedAudit, PublishReport
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.types import MAIN, Commit, Progress, Totals, Watermark
 from frazil_publish.audits import NO_OTHERS, Audit
 from frazil_publish.publisher import Published, Publisher
@@ -264,6 +264,21 @@ def test_rows_that_no_record_brings_back_are_not_discarded(scene: Scene, name: s
     scene.ingest()
     scene.publisher.discard(TABLE)
     assert scene.seen == last
+
+
+@pytest.mark.parametrize("has_published", [True, False])
+def test_rows_whose_records_kafka_has_lost_are_not_discarded(scene: Scene, has_published: bool) -> None:
+    scene.ingest()
+    if has_published:
+        scene.publish()
+    last = scene.ingest()
+    with pytest.raises(SpecError, match="partition 0 of the topic a has lost those from offset 10 on"):
+        scene.publisher.discard(TABLE, lambda places: dict.fromkeys(places, 11))
+    state = scene.catalog.load(TABLE)
+    assert state is not None
+    assert state.head_id == last
+    scene.publisher.discard(TABLE, lambda places: dict.fromkeys(places, 10))
+    assert scene.catalog.load(TABLE) != state
 
 
 def test_a_branch_without_a_published_snapshot_is_discarded_whole(scene: Scene) -> None:

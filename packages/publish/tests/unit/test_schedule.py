@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import structlog.testing
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.ops.publishing import FailedAudit, PublishReport, is_published, reports_of
+from frazil.ops.pipeline_status import with_unobserved
+from frazil.ops.seen_by_readers import FailedAudit, PublishReport, is_seen_whole
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import PublishingSpec, PublishSpec
 from frazil.stages.expect_settings import ExpectationSpec
@@ -38,7 +40,7 @@ class Running:
 
     def status(self) -> dict[str, PublishReport]:
         """What is reported of the tables that have a branch."""
-        return reports_of([self.table], self.schedule.publishing())
+        return dict(with_unobserved([self.table], self.schedule.reports())["publishing"])
 
     def open(self) -> Publisher:
         if self.failing:
@@ -117,7 +119,7 @@ def test_a_run_that_catches_up_tries_again_until_it_is_published(running: Runnin
     running.schedule.finish(lambda: False, 60)
     state = running.scene.catalog.load(TABLE)
     assert state is not None
-    assert (is_published(state), len(running.scene.audits.asked)) == (True, 3)
+    assert (is_seen_whole(state), len(running.scene.audits.asked)) == (True, 3)
 
 
 def test_a_run_that_catches_up_fails_where_its_tables_cannot_be_published(running: Running) -> None:
@@ -182,7 +184,7 @@ def test_an_unexpected_error_of_one_table_leaves_the_others_published(running: R
     with structlog.testing.capture_logs() as logs:
         assert running.pass_time(11).state == "published"
         running.pass_time(1)
-    assert running.schedule.publishing()["shop.other"].state == "failed"
+    assert running.schedule.reports()["publishing"]["shop.other"].state == "failed"
     assert [line["event"] for line in logs if line.get("table") == "shop.other"] == [
         "unexpected_error",
         "publish_failed",
@@ -213,3 +215,19 @@ def test_a_run_that_catches_up_publishes_no_group_of_which_a_table_has_stopped(t
     running.table.status.set(RunState.WAITING)
     running.schedule.finish(lambda: False, 0)
     assert running.status()[TABLE].state == "published"
+
+
+def test_a_run_that_is_stopped_while_its_last_audit_runs_does_not_wait_for_it(running: Running) -> None:
+    candidate = running.scene.ingest()
+    begun, stopped = threading.Event(), threading.Event()
+
+    def audit_for_long() -> None:
+        begun.set()
+        assert stopped.wait(60)
+
+    running.scene.audits.meanwhile = audit_for_long
+    running.schedule.finish(begun.is_set, 60)
+    assert (running.scene.seen, running.status()[TABLE].state) == (None, "waiting")
+    assert running.schedule.kept_snapshots(TABLE) == (candidate,)
+    stopped.set()
+    running.schedule.stop()

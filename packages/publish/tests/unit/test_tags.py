@@ -82,6 +82,27 @@ def test_days_that_nothing_was_published_on_are_tagged_at_once(scene: Scene) -> 
     assert {tagged(scene)[name] for name in names[1:]} == {scene.seen}
 
 
+def test_a_snapshot_that_is_published_by_hand_gets_the_tags_of_its_days(scene: Scene) -> None:
+    table = Published(TABLE, tags=(DAILY,))
+    scene.ingest(at("2026-03-27T20:00"))
+    scene.publisher.publish(table)
+    chosen = scene.ingest(at("2026-03-28T20:00"))
+    scene.publisher.publish_snapshot(table, chosen)
+    assert tagged(scene)["daily-2026-03-28"] == chosen
+    scene.publisher.publish_snapshot(table, chosen - 1)
+    assert tagged(scene)["daily-2026-03-28"] == chosen
+
+
+def test_a_time_that_is_yet_to_come_does_not_end_the_tags(scene: Scene) -> None:
+    table = Published(TABLE, tags=(DAILY,))
+    scene.ingest(at("2026-03-30T20:00") * 1000)  # Microseconds, as if they were milliseconds.
+    scene.publisher.publish(table)
+    scene.clock.sleep(86_400)
+    last = scene.ingest(at("2026-03-30T20:00") * 1000)
+    scene.publisher.publish(table)
+    assert tagged(scene)["daily-2026-04-01"] == last
+
+
 def test_days_that_are_older_than_tags_are_kept_get_none(scene: Scene) -> None:
     table = Published(TABLE, tags=(DAILY,))
     scene.ingest(at("2020-01-01T20:00"))

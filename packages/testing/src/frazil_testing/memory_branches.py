@@ -35,5 +35,5 @@ class MemoryBranches:
         moved = []
         for move in moves:
             moved.append(self.move(move))
-            hit("publish.between")
+            hit("branch.between")
         return moved

@@ -31,7 +31,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.observers import Observed, Observer
-from frazil.ops.pipeline_status import VerificationReport
+from frazil.ops.pipeline_status import Reports, VerificationReport
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
@@ -210,11 +210,11 @@ class VerifySchedule(Observer):
         if self._thread.ident is None:
             self._thread.start()
 
-    def verification(self) -> Mapping[str, VerificationReport]:
-        """Returns by table what was found."""
+    def reports(self) -> Reports:
+        """See Observer."""
         # From the start: the first row that differs is an increase of a counter then.
         owned_names = [table.name for table in self._tables if table.schedule.is_owned]
-        return {name: self._progress.get(name, _Progress()).report for name in owned_names}
+        return {"verification": {name: self._progress.get(name, _Progress()).report for name in owned_names}}
 
     def _loop(self) -> None:
         pause_s = min(self._settings.every_s, FIRST_S)

@@ -176,7 +176,7 @@ def _remove(copied: IcebergCatalog, copies: Copies, folder: str) -> None:
 
 
 def _ignore(_: Sequence[Table]) -> None:
-    """Takes the place of what publishes the state of a run."""
+    """Takes the place of what shows the state of a run."""
 
 
 def _verified(

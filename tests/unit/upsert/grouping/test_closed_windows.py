@@ -12,7 +12,7 @@ from frazil.cli.main import main as command
 from frazil.clock import Clock
 from frazil.errors import ConflictError, SpecError
 from frazil.ingest.tables.queries import SparkQueries
-from frazil.ops.publishing import PublishReport
+from frazil.ops.seen_by_readers import PublishReport
 from frazil.types import MAIN, Commit
 from frazil_publish.closed_windows import ClosedWindows
 from frazil_testing.memory_catalog import MemoryCatalog

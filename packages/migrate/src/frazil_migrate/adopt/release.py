@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.errors import ConflictError, SpecError
@@ -22,7 +21,7 @@ from frazil.ingest.failures import TableStopped
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
-from frazil.ops.publishing import is_published
+from frazil.ops.seen_by_readers import refuse_unseen
 from frazil.types import Commit, Offsets, as_json, by_partition
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, load
 from frazil_migrate.adopt.kafka_connect import control_ends, find_sink
@@ -57,7 +56,7 @@ def plan_release(
             table.name,
         )
     if progress.released_to:
-        _refuse_unpublished(state)
+        refuse_unseen(state)
     if target.tool is not Tool.SPARK:
         _refuse_other_offsets(services, progress.offsets, others)
     place, entries = _target(services, table.name, target)
@@ -90,22 +89,10 @@ def release(
                 services.catalog.commit(planned.commit)
         except ConflictError:  # A batch was faster.
             continue
-        _refuse_unpublished(load(services, table))
+        refuse_unseen(load(services, table))
         _write(services, target, planned)
         return planned
     raise ConflictError("the pipeline commits faster than the table can be released", where=table.name)
-
-
-def _refuse_unpublished(state: TableState) -> None:
-    """Raises TableStopped while main lacks rows that the pipeline has committed to a branch: readers would get the tool's
-    rows without those before them.
-    """
-    if not is_published(state):
-        raise TableStopped(
-            "the branch has commits that main lacks, and the tool is to continue on main",
-            f"run `frazil publish {state.name}`, and repeat the command; the pipeline commits no more",
-            state.name,
-        )
 
 
 def _refuse_other_offsets(services: Services, offsets: Offsets, others: Iterable[Table]) -> None:

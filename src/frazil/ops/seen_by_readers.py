@@ -1,18 +1,17 @@
-"""What readers of a table with a branch see, and what publishing reports of it: for status, API, metrics and console.
+"""What readers of a table with a branch see, and why not more: for status, API, metrics and console.
 
 It is in the properties of the table, which the package `publish` sets, for any process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from frazil.catalog.port import TableState
-from frazil.ingest.tables.table import Table
+from frazil.ingest.failures import TableStopped
 from frazil.spec.publishing import PublishingSpec
 from frazil.types import MAIN
 
@@ -72,12 +71,29 @@ class PublishReport:
     #: When it was audited.
     audited_ms: Milliseconds | None = None
 
+    @property
+    def is_well(self) -> bool:
+        """Whether readers see what the branch has, or will without an operator."""
+        return self.state not in ("held", "diverged")
 
-def is_published(state: TableState) -> bool:
+
+def is_seen_whole(state: TableState) -> bool:
     """Returns whether readers of a table see all that its branch has."""
     is_own = state.marks.get(PUBLISHED) == str(state.main_id)
     source_id = number(state.marks.get(PUBLISHED_FROM)) if is_own else None
     return state.head_id in (state.main_id, source_id)
+
+
+def refuse_unseen(state: TableState) -> None:
+    """Raises TableStopped while readers of the table lack rows that the pipeline has committed to a branch: another tool,
+    which continues on main, would give them later ones.
+    """
+    if not is_seen_whole(state):
+        raise TableStopped(
+            "the branch has commits that main lacks, and the tool is to continue on main",
+            f"run `frazil publish {state.name}`, and repeat the command; the pipeline commits no more",
+            state.name,
+        )
 
 
 def number(text: str | None) -> int | None:
@@ -95,7 +111,7 @@ def report_of_state(publishing: PublishingSpec, state: TableState | None) -> Pub
     report = PublishReport(publishing.branch, "waiting" if publishing.publish is not None else "unpublished")
     if state is None:
         return report
-    if publishing.publish is not None and state.main_id is not None and is_published(state):
+    if publishing.publish is not None and state.main_id is not None and is_seen_whole(state):
         report = replace(report, state="published")
     if held := state.marks.get(HELD):
         report = held_report(report, held, state.name)
@@ -106,10 +122,16 @@ def report_of_state(publishing: PublishingSpec, state: TableState | None) -> Pub
     )
 
 
-def reports_of(tables: Iterable[Table], known: Mapping[str, PublishReport]) -> dict[str, PublishReport]:
-    """Returns by table with a branch what its readers see. known: the reports of what publishes them."""
-    return {
-        table.name: known.get(table.name) or report_of_state(table.spec.publishing, table.state)
-        for table in tables
-        if table.schedule.is_owned and table.spec.publishing.branch != MAIN
-    }
+def report_shown(
+    publishing: PublishingSpec, state: TableState | None, known: PublishReport | None
+) -> PublishReport | None:
+    """Returns what readers of a table see: from the table, and what the process has found of newer snapshots; None for a
+    table that commits to main. known: the process's report.
+    """
+    if publishing.branch == MAIN:
+        return None
+    seen = report_of_state(publishing, state)
+    if known is None or known.branch != publishing.branch:
+        return seen
+    # `frazil publish` may have moved main since the process looked.
+    return known if state is None or known.snapshot_id == seen.snapshot_id else seen
