@@ -44,6 +44,7 @@ _TAKEN: Mapping[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "collect_set": _LISTS,
     "collect_list": _LISTS,
     "distinct_sketch": (pa.types.is_binary, "bytes"),
+    "quantile_sketch": (pa.types.is_binary, "bytes"),
 }
 
 
@@ -112,7 +113,7 @@ def _iceberg_type(schema: Schema, name: str) -> str:
 
 
 def _remedy(column: MergedColumn) -> str:
-    if column.function == "distinct_sketch":
+    if column.function in ("distinct_sketch", "quantile_sketch"):
         value = f"cast(cast({column.name} as string) as binary)"
         return f"make bytes of the value in a query, such as `{value} as {column.name}`"
     if column.function in COLLECTING:

@@ -13,16 +13,19 @@ from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.upsert.merge.functions import ADDING, MergedColumn, merged_columns
+from frazil.upsert.merge.quantiles import QUANTILES, lack_number
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.target import TableTarget
 
 _UNKNOWN = "the change does not have the value of {}, which cannot be merged without it"
+_NO_NUMBER = "the bytes of {} are not a number as text, of which a sketch of quantiles is made"
 _COMPARED = ("min", "max")
 
 
 def refuse_unmergeable(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
     """Returns the changes of a table whose rows are merged, with the records refused that have NaN where values are added
-    or compared, an infinity where they are added, or a value that the source did not send.
+    or compared, an infinity where they are added, bytes that are not a number where quantiles are, or a value that the
+    source did not send.
     """
     if target.changes is None or not target.changes.merge or not changes.ops.size or changes.must_read_again:
         return changes
@@ -34,6 +37,9 @@ def refuse_unmergeable(target: TableTarget, read: ReadRecords, changes: Changes)
             lacks = changes.unavailable[n]
             mismatches += refuse(changes, lacks, field.name, ErrorClass.UNAVAILABLE_VALUE, reason, read.limit)
         column = columns.get(field.name)
+        if column is not None and column.function == QUANTILES:
+            bad, reason = lack_number(values), _NO_NUMBER.format(field.name)
+            mismatches += refuse(changes, bad, field.name, ErrorClass.TYPE_MISMATCH, reason, read.limit)
         if column is not None and pa.types.is_floating(values.type):
             bad, reason = _unfit(column, values)
             mismatches += refuse(changes, bad, field.name, ErrorClass.OUT_OF_RANGE, reason, read.limit)
