@@ -35,7 +35,7 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml $(PACKAGES:%=%/pyproject.
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . $(PACKAGES:%=-e %)
 	touch $@
 
-$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/warm.py
+$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/setup.py
 	$(BIN)/frazil setup
 	touch $@
 
@@ -125,9 +125,9 @@ docs: setup $(VENV)/.dev
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
 
-# The charts of docs/start/compare.md, measured anew in less than 20 minutes on a machine where nothing else runs.
+# The charts of docs/start/compare.md, measured anew in half an hour on a machine where nothing else runs.
 figures: setup $(VENV)/.dev
-	$(BIN)/python -m bench figures --records 1500000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m bench figures --records 4000000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
 	$(BIN)/python -m docs.charts
 
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
@@ -161,7 +161,7 @@ catalogs: test-setup
 stores: test-setup
 	$(BIN)/python -m tests.fixtures.stores.programs
 	$(BIN)/python -m pytest -m "slow or not slow" tests/integration/test_signed_store.py tests/integration/test_cloud_identities.py \
-		tests/acceptance/test_object_stores.py tests/acceptance/test_hdfs.py
+		tests/acceptance/test_object_stores.py packages/hdfs/tests/acceptance/test_hdfs.py
 
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup

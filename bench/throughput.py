@@ -124,8 +124,8 @@ def quietly(place: Place, subject: str, label: str, one: Callable[[], Run]) -> l
     return runs
 
 
-def one_run(place: Place, command: Command, load: Load) -> Run:
-    """The command from its start to its end, its table compared with what the load has."""
+def one_run(place: Place, command: Command, load: Load, *, ends: bool = True) -> Run:
+    """The command from its start to its end, its table compared with what the load has. ends: by itself, else by SIGTERM."""
     around = Surroundings(place)
     running = Running(command)
     dead_letters = command.table.dead_letters()
@@ -137,7 +137,7 @@ def one_run(place: Place, command: Command, load: Load) -> Run:
             committed_s = running.wait_for_rows(load.dead_letters, _TIMEOUT_S, table=dead_letters)
         last_cpu = running.sampler.sample()
         roles = running.sampler.tree.cpu_by_role()
-        code = running.wait(_TIMEOUT_S)
+        code = running.wait(_TIMEOUT_S) if ends else running.stop()
     except BaseException:
         running.kill()
         raise

@@ -50,7 +50,10 @@ def _watch(catalog: Path, namespace: str, name: str, log: Path, stop: Event) -> 
     connection = sqlite3.connect(f"file:{catalog}?mode=ro", uri=True, timeout=5)
     last = ""
     with log.open("a", buffering=1) as out:
-        while not stop.is_set():
+        is_last = False
+        while not is_last:
+            # What was committed just before the stop is seen too, by the last look.
+            is_last = stop.is_set()
             try:
                 row = connection.execute(_LOCATION, (namespace, name)).fetchone()
             except sqlite3.OperationalError:

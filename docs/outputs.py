@@ -17,10 +17,17 @@ from frazil.maintenance.health import TableHealth
 from frazil.ops.check import Finding
 from frazil.ops.layouts import PlannedLayout
 from frazil.ops.lineage import TableLineage
-from frazil.ops.pipeline_status import PipelineReport, Process
+from frazil.ops.pipeline_status import (
+    RECORDED,
+    SHOWN,
+    MaintenanceReport,
+    PipelineReport,
+    Process,
+    TableCondition,
+    VerificationReport,
+)
 from frazil.ops.plan import INNER, PlannedTable
 from frazil.ops.publishing import FailedAudit, PublishReport
-from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
 from frazil.stages.table import NOTES
 from frazil.types import Resolved
 from frazil_deadletters.documents import DeadLetterClass

@@ -13,9 +13,8 @@ from frazil.api.pipeline import Pipeline, load
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifiedTable, VerifyResult
 from frazil.errors import FrazilError
 from frazil.ops.check import Finding
-from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.pipeline_status import Derived, Lag, Noticed, PipelineReport, TableCondition, TableProgress, TableStatus
 from frazil.ops.plan import PlannedQuery, PlannedTable, SampleFindings
-from frazil.ops.table_status import Derived, Lag, Noticed, TableCondition, TableProgress, TableStatus
 
 _COMMENTED = re.compile(r"((?:^ +#:.*\n)+)^ +(\w+):", re.MULTILINE)
 _INTERNAL = re.compile(r"^(Annotated\[)(.*?), .*\]( \| None)?$")

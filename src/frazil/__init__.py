@@ -1,7 +1,7 @@
 """Frazil turns Kafka topics into maintained Apache Iceberg tables.
 
 What is named in `__all__` is the Python API. It is imported when it is first used: `import frazil` takes a millisecond.
-`frazil.blobs` and the like are modules of installed packages (`plugins/modules.py`).
+`frazil.blobs` and the like are modules of installed packages (`plugins/registration.py`).
 """
 
 import importlib
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from frazil.errors import UnavailableError as UnavailableError
     from frazil.ops.check import Finding as Finding
     from frazil.ops.pipeline_status import PipelineReport as PipelineReport
+    from frazil.ops.pipeline_status import TableStatus as TableStatus
     from frazil.ops.plan import PlannedTable as PlannedTable
-    from frazil.ops.table_status import TableStatus as TableStatus
 
 __version__ = "0.1.0"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -37,9 +37,8 @@ _MODULES = {
         "ConflictError", "FencedError", "FrazilError", "InvariantError", "RecordError", "SpecError", "UnavailableError",
     ),
     "frazil.ops.check": ("Finding",),
-    "frazil.ops.pipeline_status": ("PipelineReport",),
+    "frazil.ops.pipeline_status": ("PipelineReport", "TableStatus"),
     "frazil.ops.plan": ("PlannedTable",),
-    "frazil.ops.table_status": ("TableStatus",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each name of the API that is imported when it is used."""
@@ -69,7 +68,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        module = None if name.startswith("_") else importlib.import_module("frazil.plugins.modules").module_of(name)
+        module = (
+            None if name.startswith("_") else importlib.import_module("frazil.plugins.registration").module_of(name)
+        )
         if module is not None:
             return module
         raise AttributeError(f"module 'frazil' has no attribute '{name}'")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -66,11 +67,6 @@ _PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
 def has_reference(text: str) -> bool:
     """Whether `text` asks for a secret."""
     return any(match[1] in ("env", "file") for match in _REFERENCE.finditer(text))
-
-
-def is_unresolved(text: str) -> bool:
-    """Whether `text` has a reference that `Secrets.resolve` has refused."""
-    return has_reference(text) or _BARE_REFERENCE.search(text) is not None
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
@@ -229,3 +225,48 @@ def secrets_in(value: str) -> Iterator[str]:
             yield match[0]
             if "PRIVATE KEY" in match[0]:
                 yield from _PEM_LINE.findall(match[0])
+
+
+MOST_KEPT = 1000
+_SHORTEST_VENDED = 6
+
+
+class Vended:
+    """The newest vended secrets, at most MOST_KEPT: a catalog may vend other credentials at every load. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._secrets: dict[str, None] = {}
+        self._values: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> frozenset[str]:
+        """The secrets; the same object as long as none is added."""
+        return self._values
+
+    def note(self, properties: Mapping[str, str]) -> None:
+        """Adds the values of properties whose names mark them as secret."""
+        secrets = secrets_among(properties)
+        if secrets <= self._values:
+            return
+        with self._lock:
+            for secret in sorted(secrets):
+                self._secrets.pop(secret, None)
+                self._secrets[secret] = None
+            for oldest in list(self._secrets)[: max(0, len(self._secrets) - MOST_KEPT)]:
+                del self._secrets[oldest]
+            self._values = frozenset(self._secrets)
+
+
+def secrets_among(properties: Mapping[str, str]) -> set[str]:
+    """Returns the secret values of a catalog's properties, and of a pair `id:secret` the secret alone too."""
+    secrets = set()
+    for name, value in properties.items():
+        if is_secret_key(name):
+            _, _, after = value.partition(":")
+            secrets |= {part for part in (value, after) if len(part) >= _SHORTEST_VENDED}
+    return secrets
+
+
+VENDED = Vended()
+"""The vended secrets of this process."""

@@ -23,7 +23,7 @@ from frazil.errors import UnavailableError
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.spec import RegistrySpec
 from frazil.spec.connections import AuthSpec, TlsSpec
-from frazil_jsonschema.types import struct_of_json_schema
+from frazil_jsonschema.types import read_json_schema
 from frazil_protobuf.protoc import compile_proto
 from frazil_protobuf.reader import protobuf_reader
 from frazil_registry.confluent import ConfluentRegistry
@@ -124,7 +124,7 @@ def test_references_of_protobuf_and_json_schema(desk: Desk, name: str) -> None:
     found = registry.by_id(second)
     assert plain(found)[3] == [(address, json.loads(other))]
     assert found
-    (field,) = struct_of_json_schema(found.text, found.references).fields
+    (field,) = read_json_schema(found.text, found.references).struct.fields
     assert (field.name, [part.name for part in field.field_type.fields]) == ("o", ["x"])  # type: ignore[attr-defined]
 
 
@@ -207,7 +207,7 @@ def test_what_confluent_s_producers_write_leads_to_their_schema(
     if kind == "json_schema":
         starts = zip(split.bodies.start.tolist(), split.bodies.end.tolist(), strict=True)
         bodies = pa.array([split.bodies.buffer[start:end].tobytes() for start, end in starts], pa.binary())
-        decoded = decode_json(bodies, struct_of_json_schema(found.text, found.references).fields)
+        decoded = decode_json(bodies, read_json_schema(found.text, found.references).struct.fields)
         assert decoded.columns[0].to_pylist() == [1, 2]
     client.close()
     apicurio.delete(f"{name}-value", for_good=True)

@@ -26,8 +26,31 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.analysis import Query, analyse, with_metadata
+from frazil.process.analysis import METADATA, Query, analyse
 from frazil.process.catalyst import Catalyst
+
+
+def with_metadata(fields: Schema) -> Schema:
+    """The columns of `records`: these fields and the metadata."""
+    first = fields.highest_field_id + 1
+    header = StructType(
+        NestedField(first + 7, "key", StringType(), required=False),
+        NestedField(first + 8, "value", BinaryType(), required=False),
+    )
+    types: tuple[tuple[IcebergType, bool], ...] = (
+        (BinaryType(), False),
+        (ListType(first + 6, header, element_required=False), False),
+        (StringType(), True),
+        (IntegerType(), True),
+        (LongType(), True),
+        (TimestamptzType(), False),
+    )
+    metadata = (
+        NestedField(first + n, name, kind, required=required)
+        for n, (name, (kind, required)) in enumerate(zip(METADATA, types, strict=True))
+    )
+    return Schema(*fields.fields, *metadata)
+
 
 _ITEM = StructType(NestedField(52, "sku", StringType()), NestedField(53, "qty", IntegerType()))
 ADDRESS = StructType(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from py4j.clientserver import ClientServerConnection
 
+from frazil.api.running import rehearse_commits
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.catalog.iceberg.validators import Validator
 from frazil.runtime.jvm import Garbage, Jvm
 from frazil.runtime.light_jvm import LightJvm

@@ -10,9 +10,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function
-from frazil.process.analysis import analyse, with_metadata
+from frazil.process.analysis import analyse
 from frazil.process.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
+from tests.integration.queries import with_metadata
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 MODULE = """

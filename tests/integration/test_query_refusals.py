@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType
 
 from frazil.errors import SpecError
-from frazil.process.analysis import analyse_condition, with_metadata
+from frazil.process.analysis import analyse_condition
 from frazil.process.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
 from tests.integration.queries import RECORDS, query_of, refusal_of
@@ -261,11 +259,3 @@ def test_what_is_no_condition_is_refused(catalyst: Catalyst, text: str, says: st
     with pytest.raises(SpecError) as caught:
         analyse_condition(catalyst, text, RECORDS, "filter")
     assert says in caught.value.message
-
-
-def test_a_field_with_the_name_of_a_piece_of_metadata_is_refused() -> None:
-    fields = [NestedField(1, "id", StringType()), NestedField(2, "_topic", StringType())]
-    with pytest.raises(SpecError, match="the records have a field `_topic`") as caught:
-        with_metadata(Schema(*fields))
-    assert caught.value.remedy == "leave the field out: `exclude: [_topic]`"
-    assert with_metadata(Schema(fields[0])).find_field("_topic").required

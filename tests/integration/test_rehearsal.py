@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.iceberg.rehearsal import rehearse_commits
+from frazil.api.running import rehearse_commits
 from frazil.runtime.jvm import Jvm
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.errors import UnavailableError
-from frazil.refusals import refusal_remedy
+from frazil.refusals import OF_TASKS, refusal_remedy
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
-from frazil.store.remedies import OF_TASKS
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.certificates import EXPIRED, Authority
 from tests.fixtures.jvms import light_jvm

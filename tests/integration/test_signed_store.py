@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import UnavailableError

@@ -21,16 +21,14 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.api.wiring import unmade_catalog
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import probe_store, properties_of_file
-from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
+from frazil.catalog.iceberg.store_access import identity_of, place_of, probe_store, properties_of_file, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
-from frazil.store.hdfs import USER
-from frazil.store.properties import DRIVERS_HADOOP, PROXY
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY
 from frazil.types import Commit, DataFile, Progress, Writer
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
@@ -261,7 +259,7 @@ def test_a_file_in_another_store_is_reached_before_there_is_a_catalog(jvm: Light
     assert unmade.store_properties("s3://lake/countries.csv").items() >= properties.items()
     assert unmade.store_properties("/srv/countries.csv").items() >= properties.items()
     found = properties_of_file(jvm.gateway, {"dfs.replication": "2"}, {}, "hdfs://name-node:8020/countries.csv")
-    assert (found[f"{DRIVERS_HADOOP}dfs.replication"], f"{DRIVERS_HADOOP}{USER}" in found) == ("2", True)
+    assert (found[f"{DRIVERS_HADOOP}dfs.replication"], f"{DRIVERS_HADOOP}{HADOOP_USER}" in found) == ("2", True)
 
 
 def signed_for(requests: list[Request]) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 import frazil
 from docs.scan import PACKAGES, ROOT, SOURCE, nodes
 from frazil.plugins.extras import EXTRAS
-from frazil.runtime.ship import closure
+from frazil.runtime.setup import closure
 
 _EXTRAS = [extra.name for extra in EXTRAS]
 
@@ -47,9 +47,7 @@ def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> No
         assert re.fullmatch(rf"{extra.distribution}(\[[a-z,]+\])?=={frazil.__version__}", extras[extra.name][0])
         assert (PACKAGES / extra.name / "src" / extra.module).is_dir()
     [of_all] = extras["all"]
-    assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted(
-        [*_EXTRAS, "avro-files", "hdfs"]
-    )
+    assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted([*_EXTRAS, "avro-files"])
 
 
 def test_extras_add_by_entry_points_what_the_core_lists_of_them() -> None:

@@ -1,14 +1,17 @@
-"""Whether a run would find what it needs: reaches the services that a pipeline file names."""
+"""What a run would find, and what it would do.
+
+The first is whether the services that a pipeline file names have what it needs, the second what it would create or change.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 
-from frazil.api.plan import plan_of
 from frazil.api.wiring import (
+    catalog_and_queries,
     has_catalog,
     has_queries,
     light_jvm,
@@ -21,18 +24,22 @@ from frazil.api.wiring import (
     unmade_catalog,
 )
 from frazil.catalog.iceberg.opening import settings_of_driver
-from frazil.catalog.iceberg.probe import probe_store
+from frazil.catalog.iceberg.store_access import probe_store
 from frazil.catalog.port import Catalog
+from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.published_offsets import group_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
+from frazil.kafka.port import ReadRecord
 from frazil.kafka.properties import task_properties
+from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
+    check_cluster,
     check_group,
     check_kafka,
     check_local_folder,
@@ -49,9 +56,10 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
-from frazil.ops.master_check import check_master
 from frazil.ops.observers import check_observers
 from frazil.ops.offline_check import check_audits, check_offline, has_audits
+from frazil.ops.plan import PlannedTable, plan_tables
+from frazil.ops.status import no_such_table
 from frazil.ops.store_check import (
     check_catalog_settings,
     check_driver_settings,
@@ -59,13 +67,14 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
-from frazil.plugins.elections import ELECTIONS
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import ELECTIONS, REGISTRIES
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.spark_master import is_standalone
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.environments import Overrides
+from frazil.types import OffsetRange
+
+_STANDALONE = "spark://"
 
 
 def offline_findings(spec: PipelineSpec, missing: Collection[str], overrides: Overrides) -> Iterator[Finding]:
@@ -97,13 +106,13 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     with ExitStack() as opened:
         jvm = None
         try:
-            if has_queries(spec) or has_audits(spec) or is_standalone(url):
+            if has_queries(spec) or has_audits(spec) or url.startswith(_STANDALONE):
                 jvm = opened.enter_context(light_jvm(spec, needs_spark_jars=True))
         except UnavailableError as error:
             yield failed("jvm", "started a JVM with Spark's classes", error)
         if jvm is not None:
             yield from check_audits(spec, queries_in(jvm))
-        yield from check_master(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
+        yield from check_cluster(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
         yield from _check_services(spec, jvm)
 
 
@@ -241,3 +250,37 @@ def _check_records(
 
 def _is_local(warehouse: str | None) -> bool:
     return warehouse is not None and warehouse.startswith(("/", "file:"))
+
+
+def plan(spec: PipelineSpec, only: str | None, note: Callable[[str], None]) -> list[PlannedTable]:
+    """Returns what a run would do with each table, or with the one named `only`. note: receives what is read.
+
+    Raises: SpecError for a name that no table has; UnavailableError where Kafka or the catalog does not answer.
+    """
+    names = [table.name for table in spec.tables]
+    if only is not None and only not in names and not spec.makes_tables:  # Before a service is asked.
+        raise no_such_table(only, names)
+    refuse_lost_catalog(spec)
+    with catalog_and_queries(spec) as (catalog, queries):
+        return plan_of(spec, topics_for_reading(spec), catalog, queries, only, note)
+
+
+def plan_of(
+    spec: PipelineSpec,
+    source: KafkaTopics,
+    catalog: Catalog,
+    queries: Queries | None,
+    only: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> list[PlannedTable]:
+    """Returns what a run would do with each table, or the one named `only`, from a sample of its unread records. note:
+    receives whose records are read.
+    """
+    clock = SystemClock()
+
+    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
+        if ranges:
+            note(f"reading a sample of {ranges[0].topic}")
+        return read_sample(spec.kafka, ranges, clock)
+
+    return plan_tables(spec, source, catalog, read, open_schemas(spec), queries, only)

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from frazil.api.logs import SECRETS, log_without_secrets
+import structlog
+
 from frazil.api.redaction import Redaction
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
 from frazil.errors import FrazilError, SpecError, unforeseen
@@ -130,7 +131,7 @@ class Pipeline:
 
         Raises: SpecError for a name that no table has; UnavailableError where Kafka or the catalog does not answer.
         """
-        planning = importlib.import_module("frazil.api.plan")
+        planning = importlib.import_module("frazil.api.check")
         warnings_of_file = importlib.import_module("frazil.ops.plan").warnings_of_file
         with self._masked():
             tables = planning.plan(self._spec, table, progress or _ignore)
@@ -264,3 +265,37 @@ def _has_jvm(holder: str) -> SpecError:
 
 def _ignore(_: str) -> None:
     """Takes the place of what shows progress."""
+
+
+SECRETS = Redaction()
+"""The secrets of all pipeline files that this process has loaded."""
+
+
+def log_without_secrets() -> None:
+    """Makes events of Frazil's log records of the logger `frazil`, as `event=… key=value`, unless the program has configured
+    structlog itself. Secrets are masked in either case. Does nothing the second time.
+    """
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.stdlib.filter_by_level,
+                _mask,
+                structlog.processors.format_exc_info,
+                structlog.processors.LogfmtRenderer(key_order=["event"], bool_as_flag=False),
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            logger_factory=structlog.stdlib.LoggerFactory(),
+            cache_logger_on_first_use=False,
+        )
+        return
+    processors = structlog.get_config()["processors"]
+    if _mask not in processors:
+        structlog.configure(processors=[_mask, *processors])
+
+
+def _mask(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    written = structlog.processors.format_exc_info(logger, method, dict(event))
+    trace = written.get("exception")
+    # An exception, which later processors may show in other ways, becomes text only where it has a secret.
+    shown = event if trace == SECRETS.value(trace) else written
+    return {key: SECRETS.value(value) for key, value in shown.items()}

@@ -9,9 +9,8 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar, cast
 
-from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError
-from frazil.secrets import mask
+from frazil.secrets import VENDED, Vended, mask
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 _Value = TypeVar("_Value")

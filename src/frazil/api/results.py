@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.ops.check import Finding
+    from frazil.ops.pipeline_status import TableStatus
     from frazil.ops.plan import PlannedTable
-    from frazil.ops.table_status import TableStatus
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CheckResult:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of `frazil check`."""
-        from frazil.ops.json_records import to_json  # noqa: PLC0415  (results are imported before a JVM starts)
+        from frazil.ops.reports import to_json  # noqa: PLC0415  (results are imported before a JVM starts)
 
         return {
             "ok": self.is_ok,
@@ -88,7 +88,7 @@ class RunResult:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of `frazil run`."""
-        from frazil.ops.table_status import ended_document  # noqa: PLC0415  (results are imported before a JVM starts)
+        from frazil.ops.pipeline_status import ended_document  # noqa: PLC0415  (results are imported before a JVM starts)
 
         return {"tables": {table.name: ended_document(table) for table in self.tables}}
 

@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from py4j.protocol import Py4JError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
-from frazil.api.run import Limits
-from frazil.api.stopping import NothingInHand, Stopping
+from frazil.api.run import Limits, NothingInHand, Stopping
 from frazil.api.wiring import (
     catalog_address,
     committed_in,
@@ -29,7 +30,6 @@ from frazil.api.wiring import (
 )
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.batches.ended_batch import EndedBatch
@@ -54,15 +54,16 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
+from frazil.ops.pipeline_status import status_of
 from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import status_of
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
+from frazil.types import Commit, DataFile, Progress, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -362,3 +363,27 @@ def report_alive() -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
             sender.setblocking(False)  # A service manager that reads nothing must not stop the loop.
             sender.sendto(b"READY=1\nWATCHDOG=1", name)
+
+
+_REHEARSAL = "rehearsal"
+_REHEARSED = f"{_REHEARSAL}.t"
+_REHEARSED_SCHEMA = Schema(NestedField(1, "a", LongType(), required=False))
+_IN_MEMORY = {"catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog"}
+_REHEARSED_FILE = (
+    '{"spec-id":0,"content":"data","file-path":"rehearsal","file-format":"parquet","partition":{},'
+    '"file-size-in-bytes":1,"record-count":1}'
+)
+
+
+def rehearse_commits(gateway: Any, count: int = 2) -> None:
+    """Commits so often to a table in the memory of the JVM behind `gateway`, which nobody else sees and which is gone
+    afterwards: Java loads the classes of a commit with the first one, which takes as long as ten later ones.
+    """
+    catalog = IcebergCatalog(gateway, _REHEARSAL, _IN_MEMORY, {})
+    state = catalog.create(_REHEARSED, _REHEARSED_SCHEMA, {}, 2)
+    file = DataFile("rehearsal", 1, 1, _REHEARSED_FILE)
+    for number in range(count):
+        progress = Progress(offsets={_REHEARSAL: {0: number}}, commit_id=new_id(), writer=Writer(1, _REHEARSAL))
+        commit = Commit(_REHEARSED, (file,), progress, state.progress, shape=state.shape)
+        state = replace(state, progress=catalog.commit(commit))
+        state = catalog.load(_REHEARSED) or state

@@ -21,9 +21,8 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.maintenance import report_maintenance
-from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.pipeline_status import MaintenanceReport, PipelineReport
 from frazil.ops.status import Shown, report_pipeline
-from frazil.ops.table_status import MaintenanceReport
 from frazil.spec import PipelineSpec
 
 

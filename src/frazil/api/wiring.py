@@ -11,11 +11,11 @@ from typing import Protocol
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.probe import properties_of_file
-from frazil.catalog.port import Catalog
-from frazil.catalog.unmade import catalog_without_tables
+from frazil.catalog.iceberg.store_access import properties_of_file
+from frazil.catalog.port import Catalog, catalog_without_tables
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.files import make_private_directory, make_private_file
 from frazil.ingest.loop.leadership import Alone, Leadership
 from frazil.ingest.tables.queries import Queries, SparkQueries
 from frazil.ingest.tables.schemas import Schemas
@@ -23,12 +23,10 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
-from frazil.plugins.elections import ELECTIONS
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import ELECTIONS, REGISTRIES
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.document import line_of
 from frazil.spec.syntax.problems import place

@@ -15,8 +15,8 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import NestedField, StructType
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
 from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transform_of
 from frazil.spec.syntax.problems import advice
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, cast
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -298,3 +298,24 @@ class Catalog(Protocol):
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """Deletes files that no snapshot names, as far as possible."""
+
+
+class _Unmade:
+    """Answers the questions that come before a table is loaded; the others follow a table that was."""
+
+    def __init__(self, reach: Callable[[str], Mapping[str, str]]) -> None:
+        self._reach = reach
+
+    def load(self, table: str) -> None:  # noqa: ARG002
+        return None
+
+    def on_main(self, table: str) -> Catalog:  # noqa: ARG002
+        return cast(Catalog, self)
+
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        return self._reach(location)
+
+
+def catalog_without_tables(reach: Callable[[str], Mapping[str, str]] = lambda _: {}) -> Catalog:
+    """Returns a catalog without tables, for reading. reach: `store_properties`."""
+    return cast(Catalog, _Unmade(reach))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
+from frazil.cdc.document_ids import ID
 from frazil.cdc.envelope import (
     CREATE,
     EMPTY,
@@ -28,13 +29,12 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
 )
-from frazil.cdc.json.row_images import MONGODB
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.json_members import MONGODB
+from frazil.column_names import Spellings, fold_case
 from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
-from frazil.name_case import Spellings, fold_case
 from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at

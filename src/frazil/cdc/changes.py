@@ -30,6 +30,7 @@ from frazil.cdc.change_keys import (
     old_keys_of,
     takes_primary_keys,
 )
+from frazil.cdc.document_ids import fill_from_keys
 from frazil.cdc.envelope import (
     BY_KEY,
     CREATE,
@@ -53,12 +54,12 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
     change_times,
+    gather,
     needed_facts,
     opened_fields,
     own_values,
+    spread,
 )
-from frazil.cdc.messages import gather, spread
-from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES

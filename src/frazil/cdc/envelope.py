@@ -3,6 +3,7 @@
 Changes are made of it; between the two are the planned changes and the bad records found so far.
 
 A record is one row of these columns. `record_kind` is the kind of record; the other columns are null where it is no change.
+A message that has several rows is spread to rows, and their changes are gathered by records.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.schema.arrow import Bools, Ints, Records, arrow_type
+from frazil.plugins.formats import ENVELOPES
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type, spread_mask
 from frazil.stages.changes import Changes
 from frazil.upsert.history.times import as_versions
 from frazil.write.target import TableTarget
@@ -322,3 +323,43 @@ class ChangeContext:
     records: Records
     #: The bad records found so far.
     check: BadRecords
+
+
+Owner = NDArray[np.int32]
+"""The record of each row: shape (n_rows,)."""
+
+
+@dataclass(frozen=True)
+class MessageRows:
+    """The rows of messages."""
+
+    #: The result per row, in the order of their messages, with one row for each message that has none.
+    decoded: Decoded
+    #: The record of each row: shape (n_rows,).
+    owner: Owner
+
+
+def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
+    """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
+    places = pa.array(owner)
+    spread_columns = {name: array.take(places) for name, array in records.items() if name != "value"}
+    return {**spread_columns, "value": pa.nulls(owner.size, pa.binary())}
+
+
+def gather(changes: Changes, owner: Owner, count: int) -> Changes:
+    """Returns the changes by their records, of which there are `count`. Where one row of a message is bad, the entire
+    message is.
+    """
+    decoded = changes.decoded
+    decoded = replace(
+        decoded,
+        refused=spread_mask(decoded.refused, owner, count),
+        mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
+    )
+    gathered = replace(
+        changes,
+        records=owner[changes.records],
+        decoded=decoded,
+        ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
+    )
+    return gathered.without_refused()

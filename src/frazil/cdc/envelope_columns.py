@@ -21,25 +21,30 @@ from pyiceberg.types import (
 )
 
 from frazil.cdc.envelope import (
+    BY_KEY,
     HEARTBEAT,
     IMAGES,
     MESSAGE,
+    NO_DOCUMENT,
     NO_ENVELOPE,
     NOTIFICATION,
     ROW,
     SCHEMA_CHANGE,
     TRANSACTION,
 )
+from frazil.cdc.json_members import read_documents
 from frazil.cdc.placeholders import find_unsent
 from frazil.cdc.positions import facts_of, source_fields
-from frazil.decode.columns import Columns, Fault, TextBytes, read_utf8
+from frazil.decode.cast import convert_columns
+from frazil.decode.columns import Columns, Decoded, Fault, TextBytes, read_utf8
 from frazil.decode.connect.schema import as_declared, convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import from_numbers
 from frazil.decode.renames import NO_RENAMES, FedColumns, Renames, fed_members
 from frazil.decode.settings import Envelope, Reading
 from frazil.error_classes import ErrorClass
-from frazil.schema.arrow import Bools, arrow_type, structs_where
+from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places, structs_where
 from frazil.schema.selection import Path
 
 _FAR = Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")
@@ -367,3 +372,42 @@ class _ColumnValues:
 
     def flat_time(self, name: str, unit: str) -> pa.Array | None:
         return self.time(("after", name), unit) if self._is_flat else None
+
+
+def open_documents(
+    conversion: Conversion, struct: StructType, columns: Columns, fields: Sequence[NestedField]
+) -> Decoded:
+    """Returns the columns `fields` of `cdc.envelope`, for envelopes in columns whose images are JSON texts."""
+    reading, rows = conversion.reading, conversion.row_count
+    assert reading.envelope is not None
+    raw = {
+        field.name: array.cast(pa.binary())
+        for field, array in zip(struct.fields, columns.arrays, strict=True)
+        if field.name in IMAGES_OF and isinstance(field.field_type, StringType)
+    }
+    others = [field for field in fields if field.name not in IMAGES_OF]
+    decoded = convert_columns(conversion, *open_columns(reading, struct, columns, {}, fields), others)
+    columns_by_name = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
+    conversion.requested_fields = {}
+    for column in fields:
+        if column.name in IMAGES_OF:
+            columns_by_name[column.name] = _document_image(conversion, raw.get(column.name), column)
+            op, kind = ("u", NO_DOCUMENT) if column.name == "after" else ("d", BY_KEY)
+            texts = raw.get(column.name)
+            has_text = np.zeros(rows, np.bool_) if texts is None else np.asarray(texts.is_valid())
+            lacks = np.asarray(pc.fill_null(pc.equal(columns_by_name["op"], op), False)) & ~has_text
+            columns_by_name["record_kind"] = pc.if_else(
+                pa.array(lacks), pa.scalar(kind, pa.int32()), columns_by_name["record_kind"]
+            )
+    return conversion.decoded([columns_by_name[field.name] for field in fields])
+
+
+def _document_image(conversion: Conversion, raw: pa.Array | None, field: NestedField) -> pa.Array:
+    """Returns one image of the row per record, null where there is none."""
+    kind, rows = field.field_type, conversion.row_count
+    assert isinstance(kind, StructType)
+    if raw is None:
+        return pa.nulls(rows, arrow_type(kind))
+    present_rows = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
+    image = read_documents(conversion, raw.drop_null(), present_rows, kind, field.name)
+    return as_written(image, arrow_type(kind)).take(spread_places(present_rows, rows))

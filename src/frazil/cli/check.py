@@ -11,8 +11,8 @@ import typer
 from frazil.api.pipeline import Pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.ops.check import Finding
-from frazil.ops.json_records import to_json
 from frazil.ops.offline_check import NOT_CHECKED
+from frazil.ops.reports import to_json
 from frazil.secrets import Secrets
 from frazil.spec import load_spec
 from frazil.spec.load import read_settings

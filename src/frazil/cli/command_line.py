@@ -12,9 +12,8 @@ from pathlib import Path
 import typer
 
 import frazil
-from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names, shared_last
+from frazil.cli.commands import COMMANDS, Settings, build_app, packaged_names, shared_last, take_overrides
 from frazil.cli.output import Output, OutputFormat, ReaderGone
-from frazil.cli.overrides import take_overrides
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.syntax.environments import CHOSEN
 

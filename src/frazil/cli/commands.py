@@ -12,7 +12,8 @@ import functools
 import gc
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -21,10 +22,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from frazil.cli.output import DEFAULT_FILE, LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
-from frazil.cli.overrides import Environment, Values
 from frazil.errors import SpecError
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.registration import Registered, function_of
+from frazil.spec.syntax.environments import Overrides, overrides_of
 
 Function = Callable[..., int | None]
 
@@ -69,9 +70,9 @@ COMMANDS = (
     Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
-    Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
-    Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
-    Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
+    Command("setup", "frazil.cli.machine:setup", "Fetch the jars now, or write an offline bundle."),
+    Command("doctor", "frazil.cli.machine:doctor", "Check that this machine has what Frazil needs."),
+    Command("dev broker", "frazil.cli.machine:broker", "Run the embedded Kafka broker in the foreground."),
 )
 REGISTERED: Registered[Command] = Registered(
     "frazil.commands", "command", Command, {command.name: command for command in COMMANDS}
@@ -342,7 +343,7 @@ def _before_commands(
         OutputFormat, typer.Option("--output", help="Print results as text or as JSON; before or after a command.")
     ] = OutputFormat.text,
 ) -> None:
-    """Declares options of the command line for its help; `command_line` and `overrides` read them.
+    """Declares options of the command line for its help; `command_line` and `take_overrides` read them.
 
     Raises: SpecError for `--version` with a command.
     """
@@ -352,3 +353,35 @@ def _before_commands(
 
 def _not_called() -> None:
     """Stands for a command that is listed but not called."""
+
+
+_ENV, _SET, _END = "--env", "--set", "--"
+Environment = Annotated[
+    str,
+    typer.Option(_ENV, metavar="NAME", help="The environment of the pipeline file, by its name under `environments`."),
+]
+Values = Annotated[
+    list[str],
+    typer.Option(_SET, metavar="KEY=VALUE", help="A value in place of one in the pipeline file; may be repeated."),
+]
+
+
+def take_overrides(words: Sequence[str]) -> tuple[list[str], Overrides]:
+    """Returns the words without the two options, and what these and the variable FRAZIL_ENV choose. An option without its
+    value stays, for the message of the command line. They are taken before a command is chosen, so that no command has them
+    among its own options.
+    """
+    left: list[str] = []
+    overrides = overrides_of(os.environ)
+    rest = iter(words)
+    for word in rest:
+        option, sign, value = word.partition("=")
+        if word == _END:
+            left += [word, *rest]
+        elif option not in (_ENV, _SET) or (not sign and (value := next(rest, "")) == ""):
+            left.append(word)
+        elif option == _ENV:
+            overrides = replace(overrides, environment=value, is_by_variable=False)
+        else:
+            overrides = replace(overrides, values=(*overrides.values, value))
+    return left, overrides

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from frazil.api.results import RunResult
-from frazil.api.run import CAUGHT_UP_TIMEOUT_S, Limits, run_pipeline
-from frazil.api.stopping import NothingInHand, Stopping
+from frazil.api.run import CAUGHT_UP_TIMEOUT_S, Limits, NothingInHand, Stopping, run_pipeline
 from frazil.cli.commands import import_to_stay
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.errors import SpecError

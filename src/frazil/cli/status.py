@@ -16,10 +16,9 @@ from rich.text import Text
 from frazil.api.pipeline import open_pipeline
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
-from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.pipeline_status import MaintenanceReport, PipelineReport, TableStatus, VerificationReport
 from frazil.ops.publishing import PublishReport
 from frazil.ops.reports import Problem, ago, count, duration, held_back, size
-from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
 
 OneTable = Annotated[

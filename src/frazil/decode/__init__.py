@@ -18,7 +18,7 @@ def _choose_cache() -> None:
     """
     places = (Path(__file__).parent, Path(os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME") or "/nonexistent"))
     if not os.environ.get("NUMBA_CACHE_DIR") and not any(os.access(place, os.W_OK | os.X_OK) for place in places):
-        from frazil.temporary import temporary_folder  # noqa: PLC0415  (few processes need one)
+        from frazil.files import temporary_folder  # noqa: PLC0415  (few processes need one)
 
         held = ExitStack()
         os.environ["NUMBA_CACHE_DIR"] = str(held.enter_context(temporary_folder("frazil-compiled-")))

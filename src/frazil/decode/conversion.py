@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.column_names import is_long, shorten
 from frazil.decode.columns import Decoded, Fate, Fault, FieldValues, Mismatch, first_mismatches, shortened
 from frazil.decode.limits import check_cells, long_name_fault, rejected_fault
 from frazil.decode.renames import Renames
@@ -22,7 +23,6 @@ from frazil.decode.rescue import add_members, rescued_column, single_values
 from frazil.decode.settings import Reading
 from frazil.decode.values_as_json import as_json, json_text, json_texts
 from frazil.error_classes import ErrorClass
-from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.evolve import widest
 from frazil.schema.names import both_reason, conflict_reason

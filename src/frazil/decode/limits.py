@@ -17,9 +17,9 @@ from typing import TypeVar
 import pyarrow as pa
 from pyiceberg.types import IcebergType, StructType
 
+from frazil.column_names import explain_long_name, is_long, long_name_reason
 from frazil.decode.columns import Fault
 from frazil.error_classes import ErrorClass
-from frazil.name_length import explain_long_name, is_long, long_name_reason
 from frazil.schema.names import key_settings
 from frazil.schema.parts import is_too_deep
 

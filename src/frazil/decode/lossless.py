@@ -34,8 +34,8 @@ from frazil.decode.epochs import (
 from frazil.decode.values_as_json import as_json, json_texts
 from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import arrow_type, children_of, replace_children, unsliced
+from frazil.schema.conflicts import KEYS_AS_TEXT, declaration_for
 from frazil.schema.parts import parts_of, type_word, types_in
-from frazil.schema.rejected_changes import KEYS_AS_TEXT, declaration_for
 
 # Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
 _RECOVERABLE_DIGITS = {pa.float32(): 6, pa.float64(): 15}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
+from frazil.column_names import Spellings, fold_case
 from frazil.decode.columns import UnionStruct
-from frazil.name_case import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, common_part, parts_of, retyped
 from frazil.schema.selection import Selection
 

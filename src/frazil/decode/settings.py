@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
-from frazil.name_case import fold_case
-from frazil.plugins.envelopes import ENVELOPES, EnvelopeKind
+from frazil.column_names import fold_case
+from frazil.plugins.formats import ENVELOPES, EnvelopeKind
 from frazil.plugins.registration import function_of
-from frazil.schema.declared_values import NOTHING_DECLARED, DeclaredValues
 from frazil.schema.names import Aliases
-from frazil.schema.selection import Path, Selection
+from frazil.schema.selection import NOTHING_DECLARED, DeclaredValues, Path, Selection
 from frazil.types import EXTRA_COLUMNS
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -209,7 +208,7 @@ class JsonTypes:
     is_extended: bool = False
     #: The type of numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
-    #: Inference hints from earlier records (`schema.inference.hints_of`).
+    #: Inference hints from earlier records (`schema.evolve.hints_of`).
     hints: tuple[tuple[Path, str], ...] = ()
     #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False

@@ -19,8 +19,8 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.kafka.fetch.tls import tls_context
-from frazil.kafka.remedies import kafka_remedy
+from frazil.kafka.tls import tls_context
+from frazil.refusals import kafka_remedy
 
 METHOD = "sasl.oauthbearer.method"
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"

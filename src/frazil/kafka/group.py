@@ -17,7 +17,7 @@ from frazil.clock import SystemClock
 from frazil.errors import ConflictError, UnavailableError
 from frazil.kafka.port import GroupOffset, Partition
 from frazil.kafka.properties import native_properties
-from frazil.kafka.remedies import kafka_remedy
+from frazil.refusals import kafka_remedy
 
 _TIMEOUT_S = 10.0
 _OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}

@@ -19,7 +19,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.kafka.port import OutFields
 from frazil.kafka.properties import native_properties
-from frazil.kafka.remedies import kafka_remedy
+from frazil.refusals import kafka_remedy
 
 _TIMEOUT_S = 30.0
 _REPORTS_S = 5.0

@@ -21,7 +21,6 @@ import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain, version_of
 from frazil.kafka.credentials import (
     ENDPOINT,
     KEYTAB,
@@ -40,7 +39,18 @@ from frazil.kafka.credentials import (
     require_kerberos,
     require_signer,
 )
-from frazil.kafka.fetch.tls import CIPHERS, HOST_CHECK, VERIFICATION, tls_context
+from frazil.kafka.tls import (
+    CIPHERS,
+    HOST_CHECK,
+    NATIVE_CA,
+    NATIVE_KEYS,
+    VERIFICATION,
+    authorities,
+    content,
+    key_and_chain,
+    tls_context,
+    version_of,
+)
 from frazil.spec.syntax.problems import nearest
 
 _JAAS = "sasl.jaas.config"

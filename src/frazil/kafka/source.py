@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from frazil.kafka.fetch.clients import cluster_of, second_cluster
+from frazil.kafka.fetch.cluster import cluster_of, second_cluster
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.ranges import read_ranges
 from frazil.types import OffsetRange

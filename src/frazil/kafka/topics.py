@@ -24,8 +24,7 @@ from frazil.errors import UnavailableError
 from frazil.kafka.control_topic import ControlTopic
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
-from frazil.kafka.remedies import kafka_remedy
-from frazil.refusals import certificate_fault
+from frazil.refusals import certificate_fault, kafka_remedy
 from frazil.spec.topic_keys import ENABLE, PREFIX
 
 _TIMEOUT_S = 10.0

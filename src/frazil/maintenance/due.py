@@ -13,7 +13,7 @@ from statistics import median
 from frazil.maintenance.file_groups import fewest_files
 from frazil.maintenance.plan import DAILY_MS, IDLE_AFTER_MS, Mode, Plan, is_open
 from frazil.maintenance.run import MaintainedTable, Outcome
-from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.driver import ACTIONS
 
 CHECK_INTERVAL_S = 10.0
 IDLE_S = IDLE_AFTER_MS / 1000

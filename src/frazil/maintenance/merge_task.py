@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from frazil.catalog.maintenance_port import Merge, Merging
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
-from frazil.runtime.private import release_memory
+from frazil.files import release_memory
 from frazil.schema.arrow import as_written, field_id_of
 from frazil.stages.stage import TableStage
 from frazil.types import DataFile

@@ -18,7 +18,7 @@ from frazil.maintenance.health import (
     small_files,
 )
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
-from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.driver import ACTIONS
 from frazil.spec.settings import MaintenanceSpec
 from frazil.stages.stage import TableStage
 from frazil.types import MAIN
@@ -86,7 +86,7 @@ class Holds:
 class Action:
     """One maintenance action."""
 
-    #: What is done: its name among `plugins.maintenance_actions`.
+    #: What is done: its name among `plugins.driver`.
     kind: str
     table: str
     #: Why it is done.

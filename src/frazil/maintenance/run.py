@@ -29,7 +29,7 @@ from frazil.maintenance.plan import (
     plan_maintenance,
 )
 from frazil.maintenance.retention import before_first_commit
-from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.driver import ACTIONS
 
 _DELETES_BYTES = str(64 * 1024 * 1024)
 # Without partial progress, which would report a failed write or commit as success. A group is one file: one task.

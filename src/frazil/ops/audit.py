@@ -20,7 +20,7 @@ import structlog
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
-from frazil.runtime.private import make_private_directory
+from frazil.files import make_private_directory
 from frazil.spec import PipelineSpec
 
 log = structlog.get_logger("frazil")

@@ -6,11 +6,12 @@ Every check runs, also after another has failed. Nothing is changed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -18,6 +19,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
+from frazil.column_names import fold_case
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
@@ -28,12 +30,12 @@ from frazil.ingest.tables.preflight import refuse_foreseen, warnings_of
 from frazil.ingest.tables.schema_changes import declared_adder
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
-from frazil.name_case import fold_case
 from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.printable import plural
 from frazil.runtime.jars import Use
+from frazil.runtime.jvm import cluster_of
 from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
@@ -42,6 +44,8 @@ from frazil.spec.publishing import refusing_reader
 from frazil.stages.table import table_stages
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
+_TASKS_HERE = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.*\]")
+"""Masters with which tasks run in the process of `frazil run`."""
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
 
@@ -435,6 +439,20 @@ def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
     hosts = (f"kafka://{server.strip()}" for server in kafka.get("bootstrap.servers", "").split(","))
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER") and not all(map(_is_loopback, hosts)):
         yield _mind("kafka", "Kafka's credentials are sent without encryption", "write `security.protocol: SASL_SSL`")
+
+
+def check_cluster(url: str, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterator[Finding]:
+    """Yields whether the master of a cluster answers; nothing where tasks run in the process of the run. Arguments: as of
+    `Cluster.check`, and the URL of the master.
+    """
+    if _TASKS_HERE.fullmatch(url):
+        return
+    try:
+        cluster = cluster_of(url)
+    except SpecError as error:
+        yield failed("spark master", f"looked for what runs tasks at {url}", error)
+    else:
+        yield from cluster.check(conf, environment, jvm)
 
 
 def _check_spark(spec: PipelineSpec) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from frazil.ingest.tables.queries import field_origins
 from frazil.ingest.tables.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.tables.table import Table
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.process.analysis import Query
 from frazil.schema.parts import Path
 from frazil.schema.projection import format_path, path_in_doc

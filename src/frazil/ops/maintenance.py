@@ -21,7 +21,7 @@ from frazil.maintenance.due import RoundsStatus, TableActivity
 from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.maintenance.scheduler import ROUND_BYTES
-from frazil.ops.table_status import MaintenanceReport
+from frazil.ops.pipeline_status import MaintenanceReport
 from frazil.spec.syntax.problems import nearest
 from frazil.stages.table import table_stages
 

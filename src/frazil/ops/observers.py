@@ -18,11 +18,11 @@ from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.check import Finding
+from frazil.ops.pipeline_status import VerificationReport
 from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline, TelemetryCounts
-from frazil.ops.table_status import VerificationReport
+from frazil.plugins.driver import OBSERVERS, ObserverKind
 from frazil.plugins.extras import unread_variables
-from frazil.plugins.observers import OBSERVERS, ObserverKind
 from frazil.spec import PipelineSpec
 
 if TYPE_CHECKING:

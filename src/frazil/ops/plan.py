@@ -32,19 +32,23 @@ from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
-from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.lineage import notes_document
-from frazil.ops.reports import Problem, held_back, problem_document
-from frazil.ops.sampled_changes import (
+from frazil.ops.reports import Problem, held_back, problem_document, to_json
+from frazil.ops.sampling import (
+    absent_columns,
+    decode_sample,
     keys_beside,
     kinds_without_rows,
+    own_sample,
+    propose_times,
+    sampled_keys,
     unopened_envelopes,
+    unselected_fields,
+    unused_fields,
     updates_without_document,
 )
-from frazil.ops.sampling import decode_sample, own_sample, propose_times, sampled_keys
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
-from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema

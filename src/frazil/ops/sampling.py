@@ -1,11 +1,17 @@
-"""A sample of a table's records, decoded as a run would decode it, and the times that are found in its text."""
+"""A sample of a table's records, decoded as a run would decode it, and what `plan` and `check` show of it.
+
+That is the times in its text, the changes in its envelopes, records that change no row (`decode_sample` counts them in the
+table's `bad_records`), and fields that settings name and no record has. Records may have these later, so nothing stops for
+them; but a misspelt one leaves in the table what was to be dropped.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -14,23 +20,45 @@ from pyiceberg.types import (
     DateType,
     IcebergType,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
 
+from frazil.cdc.document_ids import ID
+from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
+from frazil.column_names import change_case, fold_case, fold_path
 from frazil.decode.columns import Decoded
 from frazil.decode.limits import plain_columns, read_bounded
+from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT
+from frazil.ingest.tables.preflight import (
+    SOURCE_ORDER,
+    field_in_image,
+    has_apart_rows,
+    may_have_source_order,
+    topics_without_order,
+)
+from frazil.ingest.tables.queries import field_origins, steps_of
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.rows.record_batch import batch_of
+from frazil.printable import plural
+from frazil.process.steps import compile_steps
+from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
+from frazil.schema.names import spelled
 from frazil.schema.parts import parts_of, types_in
 from frazil.shares.divide import TopicShares
+from frazil.spec import TableSpec
 from frazil.spec.settings import InferSpec
-from frazil.types import add_counts
+from frazil.spec.syntax.problems import nearest
+from frazil.stages.table import table_stages
+from frazil.types import EXTRA_COLUMNS, add_counts
+from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.records.key_fields import column_of, find_key_fields, leaves_of
+from frazil.upsert.records.read_changes import apart_by_table
 from frazil.write.target import TableTarget
 
 _ROUNDS = 3
@@ -150,3 +178,188 @@ def _leaves(requested_fields: RequestedFields) -> dict[Path, IcebergType]:
         for path, kind in types_in(whole, (*parent, name))
         if not parts_of(kind)
     }
+
+
+_MARKS = {
+    "debezium": {"op", "source", "after"},
+    "canal": {"database", "table", "type", "data", "isDdl"},
+    "maxwell": {"database", "table", "type", "data", "ts"},
+    "dms": {"data", "metadata.operation", "metadata.record-type"},
+}
+"""Fields, also in a top-level object, that together identify an envelope; the first match counts."""
+_SOURCES = {"dms": "AWS DMS"}
+
+
+def unopened_envelopes(spec: TableSpec, schema: Schema) -> Iterator[str]:
+    """Yields a warning where records look like envelopes, and the table takes them for rows."""
+    if spec.changes.envelope is not None:
+        return
+    names = {field.name for field in schema.fields}
+    payload = next((field.field_type for field in schema.fields if field.name == "payload"), None)
+    record = payload if isinstance(payload, StructType) and "schema" in names else schema.as_struct()
+    inner = {".".join(path[:2]) for path in leaves_of(record)} | {field.name for field in record.fields}
+    kind = next((kind for kind, marks in _MARKS.items() if marks <= inner), None)
+    if kind is not None:
+        yield (
+            f"the records look like changes as {_SOURCES.get(kind, kind.capitalize())} writes them, and each becomes a"
+            f" row as it is: for"
+            f" rows of the source table write `envelope: {kind}`, and `mode: upsert` for its current state"
+        )
+
+
+def keys_beside(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Iterator[str]:
+    """Yields warnings where records' keys have fields that rows lack, or fields besides the `key_columns` that the pipeline
+    file names: changes of one row may then have several keys, and be in several partitions. schema: of the table, with the
+    fields of the records.
+
+    Raises: UnavailableError where the registry does not answer.
+    """
+    envelope, named = table.spec.changes.envelope, table.spec.changes.key_columns
+    if not records or table.spec.changes.mode != "upsert" or envelope is None or envelope.kind != "debezium":
+        return
+    target = target_of(table, schema)
+    key_fields = find_key_fields(target, plain_columns(batch_of(records)))
+    if key_fields.missing and schemas is not None:
+        table.schema.schemas |= schemas.fetch_for(table.spec, key_fields.missing, min(table.offsets.topics, default=""))
+        target = target_of(table, schema)
+        key_fields = find_key_fields(target, plain_columns(batch_of(records)))
+    assert target.changes is not None
+    columns = {name: column_of(target, (name,)) for name in dict.fromkeys(chain(*key_fields.names))}
+    present = [name for name, column in columns.items() if has_column(target, column)]
+    if ID in named or not present:  # Keys of documents name it differently.
+        return
+    absent = [name for name in columns if name not in present]
+    if absent and not has_apart_rows(table):
+        effect = "" if named else "every change would be a bad record; "
+        words = apart_by_table(named or [".".join(columns[name]) for name in present])
+        yield f"the records' keys have the field {', '.join(absent)}, and their rows do not: {effect}{words}"
+    key_columns = {fold_case(name.split(".")[0]) for name in target.changes.key_columns}
+    left = [name for name in present if named and fold_case(columns[name][0]) not in key_columns]
+    if left and len(table.partitions()) > 1 and may_have_source_order(table) and not topics_without_order(table):
+        yield (
+            f"the records' keys have {', '.join(left)} besides `key_columns`: changes of one row may be in several"
+            f" partitions, which are read in no order of their changes, and newer ones may be lost."
+            f" {SOURCE_ORDER.capitalize()}"
+        )
+
+
+def kinds_without_rows(table: Table, records: Sequence[ReadRecord]) -> tuple[str, ...]:
+    """Returns the kinds of the decoded records of a sample where all of them change no row; else nothing."""
+    ignored = table.bad_records.ignored_records
+    return tuple(sorted(ignored)) if records and ignored.total() == len(records) else ()
+
+
+def updates_without_document(table: Table) -> Iterator[str]:
+    """Yields a warning for updates of MongoDB documents in the decoded sample that lack the document."""
+    if count := table.bad_records.ignored_records[IGNORED[NO_DOCUMENT]]:
+        yield f"{plural(count, 'update')} of the sample {WITHOUT_DOCUMENT}"
+
+
+def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], count: int) -> Iterator[str]:
+    """Yields a warning for each field that a stage or a step of the table names and none of its records has. fields: the
+    columns of the records. records: the sample. count: how many of them can be rows; without any, nothing is known of their
+    fields.
+    """
+    if not count:
+        return
+    own_fields = Schema(*(field for field in fields.fields if field.name not in EXTRA_COLUMNS))
+    headers = frozenset(name for record in records for name, _ in record.headers)
+    for stage in table_stages(table.spec):
+        for unused in stage.unused_fields(own_fields, field_origins(table, own_fields), headers):
+            yield _warning(unused.setting, unused.path, nearest(unused.path, unused.names), count)
+    for setting, path, close in _of_steps(table, own_fields):
+        yield _warning(setting, path, close, count)
+
+
+def unselected_fields(
+    table: Table, records: Sequence[ReadRecord], schemas: Schemas | None, count: int
+) -> Iterator[str]:
+    """Yields a warning for each path of `include` and `exclude` and each `field` of a column that no record has, and for
+    each member of a declared column that is written in the case of columns, where records have another. records: the sample.
+    count: how many of them can be rows.
+    """
+    spec = table.spec
+    renames_members = spec.shape.column_case != "keep" and any(
+        not column.type.is_primitive for column in spec.shape.columns
+    )
+    # What `field_in_image` reports is not reported twice.
+    declared = [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
+    listed = {"include": spec.shape.include, "exclude": spec.shape.exclude, "columns": declared} if count else {}
+    if not records or not (any(listed.values()) or renames_members):
+        return
+    all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
+    takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
+    requested = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
+    fields = (((*around, name), kind) for around, members in requested.items() for name, kind in members.items())
+    paths = {path for at, kind in fields for path in _paths_of(at, kind)}
+    names = {".".join(path) for path in paths}
+    plain = set(map(fold_case, names))
+    for setting, settings in listed.items():
+        for name in map(".".join, settings):
+            if fold_case(name) not in plain:
+                yield _warning(setting, name, _inside(name, names) or nearest(name, names), count)
+    # Records of which no other can be a row are bad for this very reason.
+    for name, meant in _renamed_members(spec, paths) if renames_members else ():
+        yield _warning("columns", name, meant, len(records))
+
+
+def _inside(name: str, paths: Collection[str]) -> str | None:
+    """Returns the known path that is left of a path without its first names, as without those of an envelope."""
+    names = name.split(".")
+    ends = (".".join(names[cut:]) for cut in range(1, len(names)))
+    return next((path for end in ends for path in paths if fold_case(path) == fold_case(end)), None)
+
+
+def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple[str, str]]:
+    """Yields the members of declared columns that no record has, and of which records have the name in another case. paths:
+    of the records' fields. Members of declared columns have the names that records give them.
+    """
+
+    def in_case(path: Path) -> Path:
+        return fold_path(tuple(change_case(name, spec.shape.column_case) for name in path))
+
+    fields = {in_case(path): path for path in paths if len(path) > 1}
+    have = set(map(fold_path, paths))
+    for column in spec.shape.columns:
+        for path, _ in types_in(column.type, column.field or (column.name,)):
+            field = fields.get(in_case(path))
+            if field is not None and fold_path((*field[:-1], path[-1])) not in have:
+                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(field)
+
+
+def _warning(setting: str, path: str, close: str | None, count: int) -> str:
+    meant = f"; did you mean `{close}`?" if close else ""
+    return f"`{setting}` names `{path}`, and none of {plural(count, 'record')} in the sample has it{meant}"
+
+
+def _paths_of(path: Path, kind: IcebergType) -> Iterator[Path]:
+    yield path
+    for part in parts_of(kind):
+        yield from _paths_of((*path, part.name), part.field_type)
+
+
+def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:
+    if not table.spec.query.has_steps:
+        return
+    looked_up = {lookup.name for lookup in table.spec.query.lookup}
+    for missing in compile_steps(steps_of(table.spec), fields).missing:
+        if missing.path[0] not in looked_up:
+            yield missing.step, ".".join(missing.path), ".".join(missing.nearest) if missing.nearest else None
+
+
+def absent_columns(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
+    """Yields warnings for key and ordering columns that no record of the sample has: in an envelope such a record turns
+    out to be bad only when the table's changes are merged.
+    """
+    named = {
+        "key_columns": spec.changes.key_columns,
+        "order_by": (spec.changes.order_by,) if spec.changes.order_by else (),
+    }
+    present = {field.name for field in schema.fields}
+    for setting, names in named.items() if fitting and present else ():
+        for name in names:
+            if spelled(name, schema).split(".")[0] not in present:
+                yield (
+                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
+                    " them would be bad records"
+                )

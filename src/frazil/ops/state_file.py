@@ -15,15 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from frazil.clock import Clock
+from frazil.files import make_private_directory, make_private_file
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.json_records import read_record, to_json
-from frazil.ops.pipeline_status import ProcessState
+from frazil.ops.pipeline_status import (
+    RECORDED,
+    ProcessState,
+    TableStatus,
+    VerificationReport,
+    status_of,
+    table_document,
+)
 from frazil.ops.publishing import PublishReport
-from frazil.ops.table_status import RECORDED, TableStatus, VerificationReport, status_of, table_document
-from frazil.runtime.private import make_private_directory, make_private_file
+from frazil.ops.reports import read_record, to_json
 
 _REWRITE_EVERY_MS = 5000
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from frazil.catalog.layout import partition_terms, sort_terms
-from frazil.catalog.port import Catalog
+from frazil.catalog.port import Catalog, catalog_without_tables
 from frazil.catalog.progress import DEAD_LETTERS_MARK
-from frazil.catalog.unmade import catalog_without_tables
-from frazil.dead_letters.held import count_waiting
+from frazil.dead_letters.files import count_waiting
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -25,12 +24,21 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import PipelineReport, Process, ProcessState
+from frazil.ops.pipeline_status import (
+    Derived,
+    Lag,
+    MaintenanceReport,
+    PipelineReport,
+    Process,
+    ProcessState,
+    TableCondition,
+    TableStatus,
+    progress_of,
+)
 from frazil.ops.publishing import PublishReport, report_of_state
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
-from frazil.ops.table_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
-from frazil.schema.rejected_changes import refused_changes
+from frazil.schema.conflicts import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
 from frazil.types import MAIN, OffsetRange

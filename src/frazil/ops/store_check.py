@@ -14,8 +14,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.catalog_properties import unknown_properties
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
-from frazil.store.hdfs import setting_of
-from frazil.store.properties import HDFS, OBJECT_STORES_OF_HADOOP, task_properties
+from frazil.store.properties import HDFS, OBJECT_STORES_OF_HADOOP, hadoop_setting_of, task_properties
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
@@ -120,7 +119,7 @@ def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
         remedy = "write Iceberg's properties of the store under `catalog.properties`"
         yield Finding("settings of hadoop", True, tried, f"{mismatch}; {remedy}")
     for name in sorted(written):
-        if name.startswith("dfs.") and setting_of(name) is None:
+        if name.startswith("dfs.") and hadoop_setting_of(name) is None:
             near = difflib.get_close_matches(name, [setting.name for setting in HDFS], n=1, cutoff=0.8)
             advice = f"did you mean `{near[0]}`?" if near else "keep it where the driver needs it, or remove it"
             yield Finding(

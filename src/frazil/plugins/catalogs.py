@@ -1,17 +1,18 @@
-"""Iceberg catalogs by name: the properties that make Iceberg open each, and what Frazil must know of it.
+"""Iceberg catalogs by name, and stores of packages.
 
-Of managed REST catalogs, which are known by their address, it is what each does otherwise than Iceberg's REST protocol
-has it.
+A kind has the properties that make Iceberg open the catalog, and what Frazil must know of it. Of managed REST catalogs,
+which are known by their address, it is what each does otherwise than Iceberg's REST protocol has it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from frazil.errors import SpecError
-from frazil.plugins.registration import Registered
+from frazil.plugins.registration import Registered, function_of
 
 
 @dataclass(frozen=True)
@@ -190,3 +191,21 @@ SERVICES = (
 def service_at(uri: str) -> Service | None:
     """Returns the service at this address; None for another one."""
     return next((service for service in SERVICES if re.search(service.address, uri)), None)
+
+
+@dataclass(frozen=True)
+class StoreKind:
+    """A kind of store that is not an object store."""
+
+    #: `open(properties, host)` returns the `store.file_io.Cluster` of a host, from the properties of a table's store that
+    #: tasks have, as `module:name`.
+    open: str
+
+    @property
+    def opener(self) -> Callable[..., Any]:
+        """The function that opens it."""
+        return function_of(self.open)
+
+
+STORES: Registered[StoreKind] = Registered("frazil.stores", "store", StoreKind, {})
+"""The one kind is `hdfs`, of a package."""

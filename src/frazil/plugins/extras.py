@@ -55,6 +55,7 @@ EXTRAS = (
         task_options=("onnxruntime", "pillow", "tinytag"),
     ),
     Extra("cdc", {"frazil.envelopes": ("canal", "cloudevents", "dms", "maxwell", "outbox")}),
+    Extra("cluster", {"frazil.clusters": ("spark",)}),
     Extra("console", {"frazil.pages": ("console",)}),
     Extra(
         "deadletters",
@@ -63,6 +64,7 @@ EXTRAS = (
     Extra("demo", {"frazil.commands": ("demo",)}),
     Extra("expect", {"frazil.table_stages": ("expect",)}),
     Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
+    Extra("hdfs", {"frazil.stores": ("hdfs",)}, task_requirements=("hdfs-native",)),
     Extra(
         "http",
         {

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from frazil.errors import SpecError
-from frazil.plugins.extras import missing_extra
+from frazil.plugins.extras import missing_extra, names_of_extras
 
 _Object = TypeVar("_Object")
 
@@ -103,3 +104,16 @@ def value_of(target: str) -> Any:
     """Returns what `module:name` names, imported now."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+GROUP = "frazil.modules"
+MODULES: Registered[ModuleType] = Registered(GROUP, "module", ModuleType, {})
+"""Every module; the name of the entry point is that behind `frazil.`."""
+
+
+def module_of(name: str) -> ModuleType | None:
+    """Returns the module that is used as `frazil.NAME`; None where no package and no extra has one of this name.
+
+    Raises: SpecError where its extra is not installed.
+    """
+    return MODULES.get(name) if name in MODULES or name in names_of_extras(GROUP) else None

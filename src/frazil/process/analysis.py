@@ -17,9 +17,8 @@ import pyarrow as pa
 from pyiceberg import types as t
 from pyiceberg.schema import Schema
 
+from frazil.column_names import fold_case, is_long, long_name_in, long_name_reason, shorten
 from frazil.errors import SpecError
-from frazil.name_case import fold_case
-from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import (
     RECORDS,
     RULES,
@@ -99,35 +98,6 @@ class Condition:
     sources: frozenset[Path]
     #: The expression that cannot be a part of a program, and why.
     outside: Outside | None
-
-
-def with_metadata(fields: Schema, key: t.IcebergType | None = None) -> Schema:
-    """Returns the columns of `records`: these fields and the metadata. key: the type of `_key`, binary unless given.
-
-    Raises: SpecError where a field has the name of a piece of metadata.
-    """
-    for name in METADATA:
-        if name in {field.name for field in fields.fields}:
-            remedy = f"leave the field out: `exclude: [{name}]`"
-            raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
-    first = fields.highest_field_id + 1
-    header = t.StructType(
-        t.NestedField(first + 7, "key", t.StringType(), required=False),
-        t.NestedField(first + 8, "value", t.BinaryType(), required=False),
-    )
-    types: tuple[tuple[t.IcebergType, bool], ...] = (
-        (key or t.BinaryType(), False),
-        (t.ListType(first + 6, header, element_required=False), False),
-        (t.StringType(), True),
-        (t.IntegerType(), True),
-        (t.LongType(), True),
-        (t.TimestamptzType(), False),
-    )
-    metadata = [
-        t.NestedField(first + n, name, kind, required=required)
-        for n, (name, (kind, required)) in enumerate(zip(METADATA, types, strict=True))
-    ]
-    return Schema(*fields.fields, *metadata)
 
 
 def analyse(

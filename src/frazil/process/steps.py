@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pyiceberg import types as t
 from pyiceberg.schema import Schema
 
+from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
-from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA
 from frazil.process.catalyst import RECORDS, NameTaken
 from frazil.spec.syntax.problems import nearest

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
-from frazil.cdc.json.envelopes import open_json
-from frazil.cdc.messages import MessageRows
+from frazil.cdc.envelope import MessageRows
+from frazil.cdc.json_envelopes import open_json
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch
@@ -22,8 +22,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import split_headers
 from frazil.error_classes import ErrorClass
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.formats import FORMATS
+from frazil.plugins.formats import ENVELOPES, FORMATS
 from frazil.printable import plural
 from frazil.rows.connect_messages import are_null_messages, decode_records, may_be_messages
 from frazil.schema.arrow import Bools, Ints, Records, pick

@@ -1,6 +1,11 @@
-"""Columns that are not made from the record's value: a constant, or the value of a header."""
+"""Records in the columns that tasks receive, and columns that are not made from the record's value.
+
+Such a column is a constant, or has the value of a header.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +20,13 @@ from frazil.decode.settings import Reading
 from frazil.decode.wire_format import last_header
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
+from frazil.kafka.port import ReadRecord
 from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
 from frazil.schema.arrow import Bools, Records, arrow_type
 from frazil.schema.projection import Shaping
-from frazil.write.target import TableTarget
+from frazil.types import Offsets
+from frazil.write.target import METADATA_TYPES, TableTarget
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # Numbers of up to 18 digits always fit 64 bits.
 _MOST_DIGITS = 40
@@ -138,3 +145,35 @@ def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
 def undivided_times(near: pa.Array, far_ms: pa.Array) -> pa.Array:
     """Returns all timestamps in microseconds, from the two arrays of `divided_times`."""
     return pc.coalesce(near, pc.multiply(far_ms, 1000).cast(near.type))
+
+
+_NEVER = 2**63 - 1
+
+
+def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+    """Returns records that the driver has read, as a task receives them."""
+    columns: dict[str, pa.Array] = {
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "headers": pa.array(
+            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
+            arrow_type(METADATA_TYPES["headers"]),
+        ),
+        "topic": pa.array([record.topic for record in records], pa.string()),
+        "partition": pa.array([record.partition for record in records], pa.int32()),
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def due_records(table: str, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:
+    """Returns which records begin at the table's own start or after it, bool of shape (n_records,). starts: the offsets at
+    which the records of a table begin, for tables that do not use all of them.
+    """
+    if table not in starts:
+        return np.ones(records.num_rows, np.bool_)
+    partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
+    offsets = starts[table][topic]
+    first = np.array([offsets.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
+    return np.asarray(np.asarray(records.column("offset")) >= first[codes])

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.envelope import opened_fields, opened_row
-from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
-from frazil.cdc.mongodb.documents import open_documents
+from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, open_documents, row_of
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
+from frazil.files import make_private_directory, make_private_file
 from frazil.runtime.gateway import (
     RECORDED_TIMEOUT_S,
     class_archive,
@@ -33,7 +34,6 @@ from frazil.runtime.gateway import (
 )
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
-from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.runtime.tether import spawn_tethered
 
 HOST = "127.0.0.1"

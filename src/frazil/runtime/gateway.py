@@ -25,9 +25,9 @@ from py4j.protocol import get_return_value
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
 from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
-from frazil.temporary import temporary_folder
 from frazil.zones import regions
 
 OF_JVM = "frazil-jvm-"

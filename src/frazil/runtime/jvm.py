@@ -12,13 +12,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 from py4j.java_gateway import is_instance_of
@@ -26,7 +26,8 @@ from py4j.protocol import Py4JError
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
-from frazil.runtime.application_watch import ApplicationWatch, has_ended
+from frazil.files import temporary_folder
+from frazil.plugins.driver import CLUSTERS
 from frazil.runtime.gateway import (
     OF_JVM,
     forget_address,
@@ -37,10 +38,7 @@ from frazil.runtime.gateway import (
     wait_for_end,
 )
 from frazil.runtime.jars import jars, own_jars
-from frazil.runtime.ship import executor_python, ship_settings
-from frazil.runtime.spark_master import ask_master, is_standalone
 from frazil.secrets import SPARK_REDACTION
-from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,6 +161,52 @@ def _dotted(name: str) -> str:
     return name.replace("/", ".")
 
 
+class ClusterWatch(Protocol):
+    """Watches one application on a cluster."""
+
+    def error(self) -> UnavailableError | None:
+        """Returns why the application runs no tasks now; None while it does."""
+
+    def stop(self) -> None:
+        """Ends the watch."""
+
+
+class Cluster(Protocol):
+    """The port of a cluster that runs tasks. conf: Spark's properties. jvm: py4j's view of a JVM with Spark's classes."""
+
+    def python(self, conf: Mapping[str, str]) -> str:
+        """Returns the Python that executors run."""
+
+    def settings(self, conf: Mapping[str, str], limit_s: float | None) -> dict[str, str]:
+        """Returns Spark's properties by which executors get what tasks import. limit_s: how long the archives may take.
+
+        Raises: UnavailableError where an archive is not built within this time, or cannot be.
+        """
+
+    def ask(self, jvm: Any, conf: Mapping[str, str]) -> None:
+        """Raises: UnavailableError where the master does not answer."""
+
+    def watch(self, jvm: Any, context: Any, conf: Mapping[str, str], clock: Clock) -> ClusterWatch:
+        """Begins to watch an application. context: Java's SparkContext."""
+
+    def check(self, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterable[Any]:
+        """Yields the `ops.check.Finding` of the master. jvm: None where there is none: no standalone one is asked then."""
+
+
+def cluster_of(master: str) -> Cluster:
+    """Returns the cluster of a master.
+
+    Raises: SpecError where the package for clusters is not installed.
+    """
+    cluster: Cluster = CLUSTERS.get("spark").opener(master)
+    return cluster
+
+
+def has_ended(reason: str, where: str) -> UnavailableError:
+    """Returns the error of jobs whose application has ended."""
+    return UnavailableError(reason, remedy="Frazil starts another application; look at the master's log", where=where)
+
+
 class Jvm:
     """A running JVM with the classes of Spark and Iceberg."""
 
@@ -177,10 +221,12 @@ class Jvm:
         """Starts the JVM. conf: the user's Spark properties, which override Frazil's. meanwhile: is called while it starts.
         limit_s: how long the archives for a cluster may take to be built.
 
-        Raises: UnavailableError without Java, or the archives.
+        Raises: UnavailableError without Java, or the archives; SpecError where the package for clusters is not installed.
         """
-        os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
-        self._settings = spark_settings(conf, master, needs_s3, limit_s)
+        #: Where tasks run; None where they run in this JVM.
+        self._cluster = None if is_local(master) else cluster_of(master)
+        os.environ["PYSPARK_PYTHON"] = sys.executable if self._cluster is None else self._cluster.python(conf)
+        self._settings = _spark_settings(conf, master, needs_s3, self._cluster, limit_s)
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
@@ -201,7 +247,7 @@ class Jvm:
         prepare_local_files(self.gateway)
         self._session: SparkSession | None = None
         #: Of the session; None where there is none, and for tasks in this JVM.
-        self._watch: ApplicationWatch | None = None
+        self._watch: ClusterWatch | None = None
         self._making = threading.Lock()
 
     def session(self) -> SparkSession:
@@ -217,15 +263,15 @@ class Jvm:
             if self._session is None:
                 self._session = self._made_session()
                 log.info("spark_session_started")
-            elif self._watch is not None and self._watch.outage is not None:
-                raise self._watch.outage.error
+            elif self._watch is not None and (error := self._watch.error()) is not None:
+                raise error
             return self._session
 
     def outage(self, session: SparkSession) -> UnavailableError | None:
         """Returns why no job of the session can succeed, which is the reason of any failure in it; None while jobs can."""
-        watch = self._watch
-        if watch is not None and watch.outage is not None:
-            return watch.outage.error
+        error = self._watch.error() if self._watch is not None else None
+        if error is not None:
+            return error
         if session is self._session and not self._has_ended(session):
             return None
         return has_ended("the Spark application has ended", self._settings["spark.master"])
@@ -239,9 +285,9 @@ class Jvm:
         from pyspark import SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        url, clock = self._settings["spark.master"], SystemClock()
-        if is_standalone(url):
-            ask_master(self.gateway.jvm, self._settings, url)
+        cluster, clock = self._cluster, SystemClock()
+        if cluster is not None:
+            cluster.ask(self.gateway.jvm, self._settings)
         self._end_last_context(clock)
         _silence_pyspark()
         on_interrupt = signal.getsignal(signal.SIGINT)
@@ -256,12 +302,11 @@ class Jvm:
             active: SparkContext | None = SparkContext._active_spark_context
             if active is not None:
                 active.stop()
-            if is_standalone(url):  # It may have gone meanwhile, which fails in the middle of something else.
-                ask_master(self.gateway.jvm, self._settings, url)
+            if cluster is not None:  # It may have gone meanwhile, which fails in the middle of something else.
+                cluster.ask(self.gateway.jvm, self._settings)
             raise self._not_started(str(error.java_exception).splitlines()[0]) from None
-        if not is_local(url):
-            self._watch = ApplicationWatch(self.gateway.jvm, context._jsc.sc(), self._settings, clock)
-            self._watch.start()
+        if cluster is not None:
+            self._watch = cluster.watch(self.gateway.jvm, context._jsc.sc(), self._settings, clock)
         return session
 
     def _not_started(self, reason: str) -> UnavailableError:
@@ -331,21 +376,21 @@ def _note_gateway(gateway: Any) -> None:
     SparkContext._jvm = gateway.jvm if gateway is not None else None
 
 
-def spark_settings(
-    conf: Mapping[str, str], master: str, needs_s3: bool, limit_s: float | None = None
+def _spark_settings(
+    conf: Mapping[str, str], master: str, needs_s3: bool, cluster: Cluster | None, limit_s: float | None
 ) -> dict[str, str]:
     """Returns every property of the session. limit_s: how long the archives for a cluster may take to be built."""
     # Two slots more than cores, so that a small batch never waits for the tasks of a catch-up, or for a task that hangs.
     with_slots = f"local[{core_count() + 2}]" if master == "local[*]" else master
     settings = {**_DEFAULTS, **conf, "spark.master": with_slots, "spark.app.name": "frazil"}
-    if is_local(master):
+    if cluster is None:
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
     else:
         # Executors fetch the jars from the driver; here they are on the class path.
         shipped = [*map(str, own_jars(needs_s3)), *filter(None, [conf.get("spark.jars", "")])]
         settings["spark.jars"] = ",".join(shipped)
-        settings |= ship_settings(conf, master, limit_s)
+        settings |= cluster.settings(conf, limit_s)
     return settings
 
 

@@ -22,6 +22,7 @@ from py4j.java_gateway import (
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
 from frazil.runtime.gateway import (
     OF_JVM,
     class_archive,
@@ -34,7 +35,6 @@ from frazil.runtime.gateway import (
 from frazil.runtime.jars import jars, own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 from frazil.runtime.jvm import JVM_OPTIONS
-from frazil.temporary import temporary_folder
 
 _FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 _OPTIONS = (

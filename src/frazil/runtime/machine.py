@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frazil.errors import UnavailableError
+from frazil.files import NOEXEC_REMEDY
 from frazil.runtime.gateway import raise_file_limit
 from frazil.runtime.jars import USES, Use, are_jars_present, cache_directory
 from frazil.runtime.java import find_java
-from frazil.temporary import NOEXEC_REMEDY
 from frazil.zones import regions
 
 MINIMUM_PYTHON = (3, 11)

@@ -13,7 +13,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import Spellings, fold_case
+from frazil.column_names import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped, with_parts
 
 

@@ -15,9 +15,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import Spellings, change_case, fold_case, fold_path
-from frazil.name_length import explain_long_name, is_long
-from frazil.schema.declared_values import DeclaredValues
+from frazil.column_names import Spellings, change_case, explain_long_name, fold_case, fold_path, is_long
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -30,7 +28,7 @@ from frazil.schema.evolve import (
 )
 from frazil.schema.names import column_settings
 from frazil.schema.parts import Path, change_parts, is_empty_type, is_one_column, retyped
-from frazil.schema.selection import NamedColumns, Selection
+from frazil.schema.selection import DeclaredValues, NamedColumns, Selection
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"

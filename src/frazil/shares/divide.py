@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import value_sizes
 from frazil.report import ShareReport
-from frazil.rows.record_batch import due_records
+from frazil.rows.metadata_columns import due_records
 from frazil.schema.arrow import Ints
 from frazil.shares.share import Owners
-from frazil.shares.together import MadeRows, ReadRows, Together
-from frazil.shares.values import RecordValues, read_values
+from frazil.shares.together import MadeRows, ReadRows, RecordValues, Together, read_values
 from frazil.types import Offsets
 from frazil.write.digests import digest_of, record_hashes
 from frazil.write.target import TableTarget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
+from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.publishing import refusing_reader
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg import types
 
+from frazil.column_names import is_long, long_name_in, long_name_reason, shorten
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
-from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.formats import FORMATS, MESSAGES
 from frazil.secrets import has_reference

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS, CatalogKind, Service, service_at
-from frazil.plugins.elections import ELECTIONS
+from frazil.plugins.driver import ELECTIONS
 from frazil.spec.catalog_properties import check_value
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node

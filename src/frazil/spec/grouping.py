@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from frazil.column_names import fold_case
 from frazil.errors import SpecError
-from frazil.name_case import fold_case
 from frazil.spec.syntax.problems import advice
 from frazil.types import EVENT_TIME
 

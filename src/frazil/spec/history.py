@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 
-from frazil.name_case import Spellings
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.column_names import Spellings
+from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY
 from frazil.spec.syntax.problems import Mistake

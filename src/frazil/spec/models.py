@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
 from frazil.secrets import redact
-from frazil.shares.naming import Template, ValueSource, parse_source, parse_template
+from frazil.shares.share import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
 from frazil.spec.publishing import PublishingSpec

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyiceberg import types
 from pyiceberg.transforms import Transform, parse_transform
 
+from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
-from frazil.name_case import Spellings, fold_case
 from frazil.spec.syntax.document import Node, Scalar
 from frazil.spec.syntax.forms import read_list, read_text, text_like
 from frazil.spec.syntax.keys import Form, JsonSchema, Read

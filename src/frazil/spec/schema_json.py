@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from frazil.spec import connections, models, settings
-from frazil.spec.late import LateSpec
 from frazil.spec.package_stages import stage_keys
 from frazil.spec.publishing import PublishSpec, TagSpec
 from frazil.spec.syntax.keys import Key, keys_of
+from frazil.spec.table_keys import LateSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROPERTY = {"type": ["string", "number", "boolean"]}

@@ -10,8 +10,8 @@ from pydantic import SerializeAsAny
 from pyiceberg.types import IcebergType
 
 from frazil.errors import SpecError
+from frazil.plugins.driver import ACTIONS
 from frazil.plugins.formats import FORMATS
-from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.keys import Declared, Form, Key, describe, named, not_a_key, section

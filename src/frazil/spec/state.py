@@ -23,7 +23,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.name_case import Spellings
+from frazil.column_names import Spellings
 from frazil.spec.grouped_tables import describe_grouping, groups_of, session_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec

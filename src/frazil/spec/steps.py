@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from frazil.column_names import is_long, long_name_reason
 from frazil.errors import SpecError
-from frazil.name_length import is_long, long_name_reason
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
+from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, REFERENCE_FILES, LookupSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, advice, try_check

@@ -7,8 +7,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
 from frazil.plugins.functions import Function, import_function
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
@@ -18,8 +18,7 @@ from frazil.spec.syntax.keys import Form, JsonSchema, section
 from frazil.spec.syntax.problems import LABEL, advice, read_each
 from frazil.spec.syntax.types import parse_type, unit_of
 from frazil.spec.syntax.units import parse_size
-from frazil.store.properties import check_table_properties
-from frazil.store.table_properties import CODEC, CODECS, SIZES, wrong_values
+from frazil.store.properties import CODEC, CODECS, SIZES, check_table_properties, wrong_values
 from frazil.types import RESERVED_COLUMNS
 
 if TYPE_CHECKING:

@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 from pyiceberg.types import IcebergType, StringType
 
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.shares.share import Share
 from frazil.spec import settings, table_forms
-from frazil.spec.late import LATE, LateSpec
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.keys import Declared, Key, not_a_key, section
+from frazil.spec.syntax.document import Node, Scalar, Section
+from frazil.spec.syntax.keys import Declared, Form, Key, named, not_a_key, section
+from frazil.spec.syntax.problems import LABEL
 from frazil.spec.syntax.types import parse_numbers
+from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
+
+if TYPE_CHECKING:
+    from frazil.spec.syntax.reading import Reading
+
+_DAYS = r"([1-9][0-9]{0,4}) ?d"
+_TEXT = {"type": "string", "pattern": f"({DURATION_PATTERN})|(^{_DAYS}$)", "examples": ["7d", "10m"]}
+
+
+def _parse_after(text: str) -> float:
+    days = re.fullmatch(_DAYS, text, re.ASCII)
+    return int(days[1]) * 86_400.0 if days is not None else parse_duration(text)
+
+
+def _after_text(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f}d" if seconds % 86_400 == 0 else duration_text(seconds)
+
+
+class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
+    """Which records are late for the window of their time."""
+
+    after_s: Annotated[
+        float,
+        forms.quantity(_TEXT, _after_text, _parse_after),
+        named("after"),
+        Key(lack=f"`{LABEL}` does not say after which time records are late", remedy="write `after: 7d`"),
+    ]
+    """How much less than the greatest time before it in its partition the time of a record may be: days, such as `7d`, or a
+    duration. Records that are later change no window."""
+    action: Annotated[Literal["drop", "dead_letter"], named("else")] = "drop"
+    """What becomes of later records: they are counted as `late`, or are dead letters."""
+
+    @property
+    def text(self) -> str:
+        """The time as a pipeline file has it."""
+        return _after_text(self.after_s)
+
+
+def _read_late(node: Node, _: Reading) -> Node:
+    """Returns the section, which a duration alone stands for too."""
+    return Section({"after": node}, node.line, {"after": node.line}) if isinstance(node, Scalar) else node
+
+
+LATE = Form({"anyOf": [_TEXT, {"$ref": "#/$defs/late"}]}, read=_read_late)
+
 
 _ENVELOPES = ("none", "debezium", "maxwell", "canal", "dms", "cloudevents", "outbox")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from frazil.name_case import Spellings, fold_case, fold_path
+from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.spec import changes, grouped_tables, history, settings, state, steps, waiting
 from frazil.spec.columns import (

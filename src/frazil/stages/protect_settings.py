@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
 
+from frazil.column_names import fold_case
 from frazil.errors import SpecError
-from frazil.name_case import fold_case
 from frazil.secrets import has_reference
 from frazil.spec.settings import METADATA_COLUMNS
 from frazil.spec.syntax import forms

@@ -1,26 +1,100 @@
-"""PyIceberg's interface of file access, FileIO, over the clients of object stores and of HDFS, and over local files.
+"""PyIceberg's interface of file access, FileIO, over the clients of object stores, over HDFS, and over local files.
 
-Errors of a store are OSErrors, without the query of a URL, which may hold a signature.
+Errors of a store are OSErrors, without the query of a URL, which may hold a signature. Files are read by ranges: Arrow joins
+what it needs to larger ranges itself.
 """
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
+from frazil.plugins.catalogs import STORES
 from frazil.store.addresses import Address, address_of
 from frazil.store.clients import Client, client_of
-from frazil.store.hdfs import HdfsCluster, HdfsFile
-from frazil.store.ranges import RangeReader, StoreWriter
+
+Errors = Callable[[str], AbstractContextManager[None]]
+"""Turns the errors of a store's client, while a block works on a location, into OSErrors."""
+
+
+class RangeReader(io.RawIOBase):
+    """Reads ranges of a file, a request each."""
+
+    def __init__(self, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        """size: of the file, in bytes. read_range: returns the bytes from a start to an end."""
+        self._size = size
+        self._read_range = read_range
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._position + size)
+        if end <= self._position:
+            return b""
+        content = self._read_range(self._position, end)
+        self._position = end
+        return content
+
+
+class StoreWriter(io.RawIOBase):
+    """Writes a file, which is complete once it is closed; after an error it never is."""
+
+    def __init__(self, location: str, errors: Errors, begin: Callable[[], Any]) -> None:
+        """begin: returns the writer of the store's client."""
+        self._location = location
+        self._errors = errors
+        self._size = 0
+        self._has_failed = False
+        with errors(location):
+            self._writer = begin()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, content: Any) -> int:
+        try:
+            with self._errors(self._location):
+                written: int = self._writer.write(content)
+        except OSError:
+            self._has_failed = True
+            raise
+        self._size += written
+        return written
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        # After an error obstore's writer has forgotten the object's name, and would write to the bucket itself.
+        if not self._has_failed:
+            with self._errors(self._location):
+                self._writer.close()
+
 
 _PART_BYTES = 5 * 1024 * 1024
 # A part must be uploaded within the store's time-out, so few share the way to it.
@@ -40,6 +114,33 @@ class StoredFile(NamedTuple):
     written_ms: int
 
 
+class StoreFile(InputFile, OutputFile):
+    """A file of a cluster."""
+
+    def version(self) -> str:
+        """Returns what changes when the file is replaced. Raises: OSError."""
+        raise NotImplementedError
+
+    def delete(self) -> None:
+        """Deletes the file, for good. Raises: OSError, also where it does not exist."""
+        raise NotImplementedError
+
+
+class Cluster(Protocol):
+    """The port of a file system that is not an object store: HDFS, of a package. key: a path without a `/` in front."""
+
+    def file(self, location: str, key: str) -> StoreFile:
+        """Returns the file of a path."""
+
+    def probe(self, location: str, key: str) -> None:
+        """Lists the folder, which need not exist. Raises: OSError when that fails."""
+
+    def files(self, location: str, key: str) -> Iterator[tuple[str, int, int]]:
+        """Yields the files in a folder and in those inside it: path in the folder, size in bytes, and when it was last
+        written, in milliseconds. Raises: OSError.
+        """
+
+
 @lru_cache(maxsize=64)
 def store_of(properties: tuple[tuple[str, str], ...]) -> StoreIO:
     """Returns the file access with these properties, for all locations that they give access to: one for all tables with
@@ -54,7 +155,7 @@ class StoreIO(FileIO):
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(dict(properties))
         self._clients: dict[tuple[str, str, str], Client] = {}
-        self._clusters: dict[str, HdfsCluster] = {}
+        self._clusters: dict[str, Cluster] = {}
 
     def check(self, location: str) -> None:
         """Makes the client for `location`. Raises: SpecError for a location or a property that it cannot obey."""
@@ -174,7 +275,7 @@ class StoreIO(FileIO):
             with _as_os_errors(name):
                 obstore.delete(client.store, address.key)
 
-    def _file(self, location: str) -> _LocalFile | _Object | HdfsFile:
+    def _file(self, location: str) -> _LocalFile | _Object | StoreFile:
         address = address_of(location)
         if address.kind == "local":
             return _LocalFile(location, address)
@@ -182,12 +283,12 @@ class StoreIO(FileIO):
             return self._hdfs(location, address)
         return _Object(location, address.key, self._client(address))
 
-    def _hdfs(self, location: str, address: Address) -> HdfsFile:
+    def _hdfs(self, location: str, address: Address) -> StoreFile:
         return self._cluster(address).file(location, address.key)
 
-    def _cluster(self, address: Address) -> HdfsCluster:
+    def _cluster(self, address: Address) -> Cluster:
         if address.bucket not in self._clusters:
-            self._clusters[address.bucket] = HdfsCluster(self.properties, address.bucket)
+            self._clusters[address.bucket] = STORES.get(address.kind).opener(self.properties, address.bucket)
         return self._clusters[address.bucket]
 
     def _client(self, address: Address) -> Client:

@@ -1,15 +1,18 @@
-"""Properties of Iceberg's Java FileIO classes that tasks obey, or that they cannot obey.
+"""Properties of Iceberg's Java FileIO classes that tasks obey, or that they cannot obey, and those of tables.
 
 Java and Python clients have different names for the same thing, and both ignore unknown names. Any other property reaches
 Java's client alone; `frazil check` names those that its classes do not have, and an unknown name that has to do with
 encryption is an error, as files would be written in clear.
+
+Iceberg keeps any text as the value of a table's property, and a writer finds out only when it begins a file; so the values
+that files are written with are compared here, in the pipeline file and in tables that others have made.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -144,6 +147,8 @@ OBJECT_STORES_OF_HADOOP = (
 """What settings of Hadoop's own clients of object stores begin with: tables are reached by Iceberg's."""
 DRIVERS_HADOOP = "frazil.hadoop."
 """What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
+HADOOP_USER = "user"
+"""Beside Hadoop's settings that tasks get: whom the cluster takes the driver for."""
 PROXY = "frazil.proxy"
 """The proxy by which the driver reaches S3, for tasks; empty for none."""
 
@@ -355,3 +360,92 @@ def nearest_property(name: str) -> str:
     """Returns the remedy for a property of a store that is unknown."""
     close = difflib.get_close_matches(name.strip().lower(), _EXACT, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else "remove it: no store has it"
+
+
+CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "uncompressed")
+"""The values of `write.parquet.compression-codec`."""
+CODEC = "write.parquet.compression-codec"
+SIZES = (
+    "write.target-file-size-bytes", "write.parquet.row-group-size-bytes", "write.parquet.page-size-bytes",
+)  # fmt: skip
+"""The properties with a number of bytes."""
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """A value that no file can be written with."""
+
+    name: str
+    text: str
+    #: The values that the property takes, in words.
+    taken: str
+    #: One of them.
+    usual: str
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The values of a property, or of all whose names begin with `name` where it ends with a dot."""
+
+    name: str
+    takes: Callable[[str], bool]
+    taken: str
+    usual: str
+
+
+def _matching(pattern: str) -> Callable[[str], bool]:
+    return lambda text: re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) is not None
+
+
+def _is_probability(text: str) -> bool:
+    try:
+        return 0 < float(text) < 1
+    except ValueError:
+        return False
+
+
+_MODE = _matching(r"none|counts|full|truncate\([0-9]*[1-9][0-9]*\)")
+_MODES = "none, counts, full or truncate(LENGTH)"
+_VALUES = (
+    *(_Values(name, _matching("[0-9]*[1-9][0-9]*"), "a number of bytes", "134217728") for name in SIZES[:2]),
+    _Values(SIZES[2], _matching("[0-9]*[1-9][0-9]*"), "a number of bytes", "1048576"),
+    _Values(CODEC, _matching("|".join(CODECS)), f"{', '.join(CODECS[:-1])} or {CODECS[-1]}", "zstd"),
+    _Values("write.parquet.compression-level", _matching("-?[0-9]+|null|"), "a level, such as 3", "3"),
+    _Values("write.parquet.bloom-filter-fpp.column.", _is_probability, "a share between 0 and 1", "0.01"),
+    _Values("write.metadata.metrics.default", _MODE, _MODES, "truncate(16)"),
+    _Values("write.metadata.metrics.column.", _MODE, _MODES, "truncate(16)"),
+)
+_EXACT_VALUES = {values.name: values for values in _VALUES if not values.name.endswith(".")}
+_OF_COLUMNS = tuple(values for values in _VALUES if values.name.endswith("."))
+
+
+def wrong_values(properties: Mapping[str, str]) -> Iterator[WrongValue]:
+    """Yields the properties of a table that no file can be written with."""
+    for name, text in properties.items():
+        values = _EXACT_VALUES.get(name) or next(
+            (column_values for column_values in _OF_COLUMNS if name.startswith(column_values.name)), None
+        )
+        if values is not None and not values.takes(text):
+            yield WrongValue(name, text, values.taken, values.usual)
+
+
+def hadoop_setting_of(name: str) -> StoreProperty | None:
+    """Returns the description of one of Hadoop's settings; None for one that concerns no file of HDFS."""
+    return next((setting for setting in HDFS if setting.matches(name)), None)
+
+
+def hadoop_settings_of_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of the driver's Hadoop that decide something about files, under the names that tasks get.
+
+    Raises: SpecError for a setting that tasks cannot obey.
+    """
+    sent = {}
+    for name, value in settings.items():
+        setting = hadoop_setting_of(name)
+        if setting is None or value == defaults.get(name) or not value:
+            continue
+        if setting.treatment == "refused" and value.lower() not in setting.harmless:
+            raise refusal(setting, name)
+        if setting.treatment == "honoured":
+            sent[f"{DRIVERS_HADOOP}{name}"] = value
+    return sent

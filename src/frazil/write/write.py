@@ -26,8 +26,7 @@ from frazil.store.file_io import store_of
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
 from frazil.write.file_formats import PARQUET
-from frazil.write.parquet import OpenFile
-from frazil.write.statistics import statistics_of
+from frazil.write.parquet import OpenFile, statistics_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 

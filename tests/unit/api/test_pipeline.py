@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import frazil
-from frazil.api import logs, pipeline
+from frazil.api import pipeline
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
-from frazil.api.stopping import Stopping
+from frazil.api.run import Stopping
 from frazil.errors import UnavailableError
 from frazil.ops.reports import Problem
 
@@ -26,8 +26,7 @@ SECRET = "hush/hush+hush"
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOP_PASSWORD", SECRET)
-    monkeypatch.setattr(logs, "SECRETS", secrets := Redaction())
-    monkeypatch.setattr(pipeline, "SECRETS", secrets)
+    monkeypatch.setattr(pipeline, "SECRETS", Redaction())
     path = tmp_path / "frazil.yaml"
     path.write_text(f"{HEAD}tables: {{shop.orders: {{topic: orders}}}}\n")
     return path
@@ -99,7 +98,7 @@ def test_errors_and_results_have_no_secret(file: Path, monkeypatch: pytest.Monke
         except ValueError as error:
             raise frazil.UnavailableError(f"refused {SECRET}", remedy=SECRET, where=SECRET) from error
 
-    monkeypatch.setattr("frazil.api.plan.plan", refuse)
+    monkeypatch.setattr("frazil.api.check.plan", refuse)
     with pytest.raises(frazil.UnavailableError) as raised:
         shop.plan()
     error = raised.value
@@ -121,12 +120,12 @@ def test_an_unexpected_exception_has_no_secret_either(file: Path, monkeypatch: p
     def fail(text: str) -> Any:
         raise ValueError(text)
 
-    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail(f"jdbc:x?password={SECRET}"))
+    monkeypatch.setattr("frazil.api.check.plan", lambda *_: fail(f"jdbc:x?password={SECRET}"))
     with pytest.raises(frazil.InvariantError) as raised:
         shop.plan()
     assert raised.value.message == "ValueError: jdbc:x?password=***"
     assert SECRET not in "".join(traceback.format_exception(raised.value))
-    monkeypatch.setattr("frazil.api.plan.plan", lambda *_: fail("out of range"))
+    monkeypatch.setattr("frazil.api.check.plan", lambda *_: fail("out of range"))
     with pytest.raises(ValueError, match="out of range"):
         shop.plan()
 

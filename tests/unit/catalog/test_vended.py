@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.api.redaction import Redaction
-from frazil.catalog.vended import MOST_KEPT, Vended, secrets_among
+from frazil.secrets import MOST_KEPT, Vended, secrets_among
 
 GIVEN = {
     "s3.access-key-id": "AKIA123456",

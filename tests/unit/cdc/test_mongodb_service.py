@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.mongodb.document_ids import read_ids
+from frazil.cdc.document_ids import read_ids
 from frazil.decode.settings import Reading
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, FlattenSpec

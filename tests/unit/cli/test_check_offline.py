@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from frazil.cli.commands import take_overrides
 from frazil.cli.main import main
-from frazil.cli.overrides import take_overrides
 from frazil.spec.syntax.environments import CHOSEN, Overrides
 
 FILE = """\

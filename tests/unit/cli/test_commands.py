@@ -56,7 +56,7 @@ def test_doctor_exits_one_and_names_the_remedy_when_something_is_missing(
 def test_doctor_exits_zero_when_all_is_well(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frazil.cli.doctor.checks", lambda: [Check("java", True, "17")])
+    monkeypatch.setattr("frazil.cli.machine.checks", lambda: [Check("java", True, "17")])
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out == "ok       java            17\n"
 
@@ -64,10 +64,10 @@ def test_doctor_exits_zero_when_all_is_well(
 def test_setup_gives_the_error_of_a_first_run_as_the_reason_for_slower_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("frazil.cli.setup.jars", lambda _: [])
-    monkeypatch.setattr("frazil.cli.setup.compile_all", lambda: "")
+    monkeypatch.setattr("frazil.cli.machine.jars", lambda _: [])
+    monkeypatch.setattr("frazil.cli.machine.compile_all", lambda: "")
     told = "level=info event=starting\nerror: the JVM did not start\nwhere: /usr/bin/java\nremedy: read it\n"
-    monkeypatch.setattr("frazil.cli.setup.record_start", lambda: told)
+    monkeypatch.setattr("frazil.cli.machine.record_start", lambda: told)
     assert main(["setup"]) == 0
     assert capsys.readouterr().out == "ready; starts will be slower: the JVM did not start\n"
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from frazil.cli.output import Output
-from frazil.cli.progress import ProgressLine
+from frazil.cli.output import Output, ProgressLine
 from frazil_testing.twins import FakeClock
 from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import wait_until

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from frazil.api.run import NothingInHand, Stopping
 from frazil.api.running import result_of, wait_for_catalog
-from frazil.api.stopping import NothingInHand, Stopping
 from frazil.cli.output import Output
 from frazil.cli.run import command, report
 from frazil.clock import SystemClock

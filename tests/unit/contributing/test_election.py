@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.api.wiring import open_leadership
-from frazil.plugins.elections import ELECTIONS
+from frazil.plugins.driver import ELECTIONS
 from frazil_testing.twins import FakeClock
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section

@@ -10,8 +10,9 @@ from frazil.decode.settings import Reading
 from frazil.errors import UnavailableError
 from frazil.plugins.formats import FORMATS
 from frazil.rows.decoder import decode_values
-from frazil.runtime import ship
+from frazil.runtime.setup import closure
 from frazil.spec import json_schema
+from frazil_cluster import ship
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
@@ -74,7 +75,7 @@ def test_a_cluster_gets_the_packages_whose_formats_are_used(example: Install) ->
     assert FORMATS.packages == set()
     FORMATS.get("logfmt")
     assert FORMATS.packages == {"frazil-logfmt"}
-    found = ship.closure((*ship._ROOTS, "frazil-logfmt"), ship._NOT_SHIPPED)
+    found = closure((*ship._ROOTS, "frazil-logfmt"), ship._NOT_SHIPPED)
     assert {name for name, _ in ship._files_of(found) if "logfmt" in name} == {
         "frazil_logfmt.py",
         "frazil_logfmt-1.0.dist-info/METADATA",

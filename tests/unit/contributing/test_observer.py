@@ -20,7 +20,7 @@ from tests.unit.contributing.conftest import Install
 CODE = """
 from frazil.errors import SpecError
 from frazil.ops.check import Finding
-from frazil.plugins.observers import ObserverKind
+from frazil.plugins.driver import ObserverKind
 
 def refuse(observed):
     raise SpecError("no", remedy="yes")

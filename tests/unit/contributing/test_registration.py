@@ -9,11 +9,8 @@ import pytest
 from frazil.cli.commands import REGISTERED
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
-from frazil.plugins.elections import ELECTIONS
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.formats import FORMATS
-from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.plugins.observers import OBSERVERS
+from frazil.plugins.driver import ACTIONS, ELECTIONS, OBSERVERS
+from frazil.plugins.formats import ENVELOPES, FORMATS
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES
 from frazil_http.page_kinds import PAGES as SERVED

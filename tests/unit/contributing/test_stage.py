@@ -18,7 +18,6 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.ops.plan import describe_stages
 from frazil.plugins.stages import STAGES, TABLE_STAGES
 from frazil.process.program import Call, Field, Program, Project
-from frazil.runtime import ship
 from frazil.spec import json_schema
 from frazil.spec.models import STAGE_SETTINGS
 from frazil.stages.changes import DELETE, UPSERT, Changes
@@ -28,6 +27,7 @@ from frazil.stages.settings import StageSettings
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 from frazil.write.target import ChangeReading, TableQuery, TableTarget
+from frazil_cluster import ship
 from tests.unit.contributing.conftest import Install
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, StructType
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import JsonTypes, Reading
-from frazil.schema.declared_values import DeclaredValues
+from frazil.schema.selection import DeclaredValues
 from tests.unit.decode.columns import fields_of
 
 _AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)

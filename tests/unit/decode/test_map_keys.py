@@ -29,8 +29,8 @@ from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import WriterSchema
-from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
+from frazil.schema.selection import DeclaredValues
 from frazil_protobuf.protoc import compile_proto
 from tests.unit.rows.test_writer_schemas import decode
 

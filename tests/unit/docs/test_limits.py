@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from docs.generate import REFERENCE
+from frazil.column_names import MAX_NAME_BYTES
 from frazil.decode import limits
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer, tree
 from frazil.ingest.tasks import task_job, task_limits
-from frazil.name_length import MAX_NAME_BYTES
 from frazil.schema import parts
 from frazil.spec.settings import LimitsSpec
 from frazil_jsonschema import kinds, refs

@@ -217,7 +217,7 @@ def test_variables_have_nouns_as_names(room: str) -> None:
 @pytest.mark.parametrize(
     ("text", "pointers"),
     [
-        ("`catalog/swap.py` commits, `catalog/unmade.py` too, as `port.py`", ["catalog/swap.py"]),
+        ("`catalog/swap.py` commits, `catalog/port.py` too, as `port.py`", ["catalog/swap.py"]),
         ("`catalog/port.py` (`Catalog`), **`catalog/port.py`**, `turns`", ["catalog/port.py: turns"]),
         ("`decode.pieces` and `decode.limits.read_bounded`, not `decode.limits.pieces`",
          ["decode.pieces", "decode.limits.pieces"]),

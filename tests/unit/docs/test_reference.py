@@ -26,13 +26,21 @@ from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
-from frazil.ops.pipeline_status import PipelineReport, Process, as_document
+from frazil.ops.pipeline_status import (
+    MaintenanceReport,
+    PipelineReport,
+    Process,
+    TableStatus,
+    VerificationReport,
+    as_document,
+    ended_document,
+    status_of,
+)
 from frazil.ops.plan import PlannedTable
 from frazil.ops.publishing import FailedAudit, PublishReport
-from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
+from frazil.ops.reports import to_json
 from frazil.spec import TableSpec, json_schema
 from frazil.types import (
     Balance,
@@ -122,7 +130,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PUBLISHING: to_json(PublishReport()),
         outputs.FAILED_AUDIT: to_json(FailedAudit("a", "b")),
         outputs.WATERMARK: watermark_document(PublishReport()),
-        outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
+        outputs.RUN: ended_document(status_of(Table(TableSpec(name="a.b", topics=())))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: to_json(Finding("a", True, "b", "c")),
         outputs.SIZE: size_document(Load(1), Prices()),

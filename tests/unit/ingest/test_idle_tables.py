@@ -23,7 +23,7 @@ from frazil.ingest.loop.table_updates import pause_table, resume_table, stop_tab
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
-from frazil.ops.table_status import status_of
+from frazil.ops.pipeline_status import status_of
 from frazil_testing.twins import MemoryCatalog, MemoryJobs, StepWorkers
 from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
 from tests.unit.ingest.test_commit_intervals import SlowSource

@@ -10,7 +10,7 @@ import pytest
 
 _PROGRAM = """
 import numpy as np
-from frazil.runtime.private import release_memory
+from frazil.files import release_memory
 def resident_bytes():
     with open("/proc/self/statm") as counters:
         return int(counters.read().split()[1]) * 4096

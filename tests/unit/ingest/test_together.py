@@ -19,8 +19,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.shares import divide
-from frazil.shares.naming import parse_template
-from frazil.shares.share import Division, Share
+from frazil.shares.share import Division, Share, parse_template
 from frazil.shares.together import Together
 from frazil.types import BadRecord, DerivedTable
 from frazil.write.target import TableTarget

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ops.pipeline_status import ProcessState
+from frazil.ops.pipeline_status import ProcessState, TableStatus
 from frazil.ops.status import find_tables
-from frazil.ops.table_status import TableStatus
 from frazil_testing.memory_kafka import MemorySource
 from tests.unit.ops.conftest import Scenario
 

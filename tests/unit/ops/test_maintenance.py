@@ -18,7 +18,7 @@ from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_table, maintained_tables, report_maintenance
-from frazil.ops.table_status import MaintenanceReport
+from frazil.ops.pipeline_status import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec, SnapshotsSpec
 from frazil_testing.twins import FakeClock

@@ -15,10 +15,9 @@ from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
+from frazil.ops.pipeline_status import PipelineReport, ProcessState, VerificationReport, as_document
 from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
-from frazil.ops.table_status import VerificationReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.types import OffsetRange, Resolved
 from frazil_testing.twins import FakeClock

@@ -23,10 +23,17 @@ from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
+from frazil.ops.pipeline_status import (
+    MaintenanceReport,
+    PipelineReport,
+    ProcessState,
+    TableStatus,
+    as_document,
+    ended_document,
+    status_of,
+)
 from frazil.ops.state_file import read_state
 from frazil.ops.status import Shown, problem_of, report_pipeline
-from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
@@ -131,9 +138,11 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
 
 def test_an_upsert_table_reports_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path / "scenario", key_columns=("id",), key=JSON_KEYS)
-    assert run_document(scenario.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
+    assert ended_document(status_of(scenario.tell(("1", {"id": 1, "v": "a"}))))["last_upsert"]["inspected"] == 0
     scenario.tell(("90", {"id": 90, "v": "a"}))
-    last = run_document(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
+    last = ended_document(status_of(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"}))))[
+        "last_upsert"
+    ]
     assert last == {
         "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip

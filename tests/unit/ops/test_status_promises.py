@@ -22,11 +22,10 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import as_document
+from frazil.ops.pipeline_status import MaintenanceReport, VerificationReport, as_document, ended_document, status_of
 from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
-from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
@@ -94,7 +93,7 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     report = report_running("p", [table], file.state, {"s.a": health}, NOW_MS)
     shown = {
         "frazil status": as_document(report),
-        "frazil run": run_document(table),
+        "frazil run": ended_document(status_of(table)),
         "state file": json.loads(file.path.read_text()),
         "text": text_of(report, 150).splitlines(),
         "metrics": {one.name: value_of(one, report.tables[0], table) for one in TABLE},

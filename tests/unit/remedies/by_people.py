@@ -97,7 +97,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2, and gssapi here"
     " and where tasks run": _INSTALL,
     "pip install 'frazil[avro-files]', here and where tasks run": _INSTALL,
-    "pip install 'frazil[hdfs]', here and where tasks run": _INSTALL,
     "pip install 'frazil[msk]', here and where tasks run": _INSTALL,
     "put it in a profile of the AWS configuration, and name that in awsProfileName": _FILE,
     "set AWS_REGION in the environment of this process": _INSTALL,

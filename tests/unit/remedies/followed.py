@@ -276,7 +276,7 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
     ),
     "name another branch, or remove the tag": (
-        "contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
+        "packages/publish/tests/contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
     ),
     # Catalogs.
     "correct the setting that has this value, under `catalog` or `catalog.properties`": (

@@ -160,9 +160,6 @@ QUERIES: Mapping[str, str] = {
         ),
         _QUERIES,
     ),
-    "leave the field out: `exclude: […]`": (
-        "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
-    ),
     "write the rule for the field, `protect: {…}`: fields are protected before the query": (
         "packages/protect/tests/unit/test_names.py::"
         "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"

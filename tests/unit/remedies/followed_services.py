@@ -13,8 +13,8 @@ _ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
 _REPLAY = "packages/replay/tests/unit/test_command.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
 _INIT = "packages/start/tests/unit/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
-_OUTAGES = "acceptance/test_spark_outages.py::test_"
-_MASTERS = "integration/test_spark_master.py::test_"
+_OUTAGES = "packages/cluster/tests/acceptance/test_spark_outages.py::test_"
+_MASTERS = "packages/cluster/tests/integration/test_spark_master.py::test_"
 SERVICES: Mapping[str, str] = {
     "install them with `pip install 'frazil[…]'`, or remove the address": (
         "packages/telemetry/tests/unit/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
@@ -285,16 +285,16 @@ SERVICES: Mapping[str, str] = {
         _MASTERS + "a_master_that_is_away_or_refuses_this_driver_is_said_in_a_sentence",
     ),
     "write `spark: {master: …}` as spark://HOST:PORT, yarn, k8s://https://HOST:PORT or local[*]": (
-        "unit/ops/test_master_check.py::test_what_is_no_master_is_said_with_what_one_is"
+        "packages/cluster/tests/unit/test_master_check.py::test_what_is_no_master_is_said_with_what_one_is"
     ),
     **dict.fromkeys(
         (
             "name its folder in HADOOP_CONF_DIR",
             "copy the cluster's yarn-site.xml into the folder that HADOOP_CONF_DIR names",
         ),
-        "unit/ops/test_master_check.py::test_one_of_yarns_resource_managers_must_listen",
+        "packages/cluster/tests/unit/test_master_check.py::test_one_of_yarns_resource_managers_must_listen",
     ),
     "run the command again, with a longer --timeout": (
-        "unit/runtime/test_ship.py::test_a_limit_ends_what_is_built_and_the_wait_for_another"
+        "packages/cluster/tests/unit/test_ship.py::test_a_limit_ends_what_is_built_and_the_wait_for_another"
     ),
 }

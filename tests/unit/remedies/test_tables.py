@@ -14,7 +14,7 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.schema.rejected_changes import refused_changes
+from frazil.schema.conflicts import refused_changes
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator
 from tests.unit.rows.test_writer_schemas import framed

@@ -16,12 +16,12 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from docs.generate import REFERENCE
+from frazil.column_names import MAX_NAME_BYTES
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.state import RunState
-from frazil.name_length import MAX_NAME_BYTES
 from frazil.registry.port import UnusableSchema
 from frazil.rows.writer_schemas import struct_of
 from frazil.schema.parts import MAX_LEVELS

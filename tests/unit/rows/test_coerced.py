@@ -15,8 +15,8 @@ import pytest
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.parts import counted_in
+from frazil.schema.selection import DeclaredValues
 from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import NO_EVOLUTION, WriterSchema
-from frazil.schema.declared_values import DeclaredValues
+from frazil.schema.selection import DeclaredValues
 from frazil_protobuf.protoc import compile_proto
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for

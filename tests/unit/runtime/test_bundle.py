@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.runtime import bundle as bundle_module
 from frazil.runtime import jars as jars_module
-from frazil.runtime.bundle import install_bundle, write_bundle
+from frazil.runtime import setup as bundle_module
 from frazil.runtime.jars import USES, are_jars_present, jars
+from frazil.runtime.setup import install_bundle, write_bundle
 from tests.acceptance.disks import full, small_disk
 
 FakeJava = Callable[..., Path]

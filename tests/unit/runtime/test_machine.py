@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from frazil.files import NOEXEC_REMEDY
 from frazil.ops.check import check_machine
 from frazil.runtime.machine import (
     Check,
@@ -20,7 +21,6 @@ from frazil.runtime.machine import (
     check_temporary,
     checks,
 )
-from frazil.temporary import NOEXEC_REMEDY
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
+from frazil.files import make_private_directory, make_private_file, temporary_folder
 from frazil.runtime import gateway
 from frazil.runtime.gateway import options_file, wait_for_end
-from frazil.runtime.private import make_private_directory, make_private_file
-from frazil.temporary import temporary_folder
 
 
 def mode(path: Path) -> int:
@@ -47,7 +46,7 @@ def test_existing_files_of_frazil_lose_rights_and_others_stay(tmp_path: Path) ->
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 with temporary_folder("frazil-test-", *map(Path, sys.argv[1:])) as folder:
     (folder / "rows").write_text("x")
     print(folder, flush=True)
@@ -110,7 +109,7 @@ def test_loops_that_no_folder_may_keep_end_with_their_process(tmp_path: Path) ->
 
 _ENDED = """
 import threading, time
-from frazil.temporary import temporary_folder
+from frazil.files import temporary_folder
 def hold():
     with temporary_folder("frazil-test-") as folder:
         print(folder, flush=True)

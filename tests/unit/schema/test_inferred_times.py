@@ -9,8 +9,7 @@ import pytest
 
 from frazil.decode.lossless import format_type
 from frazil.ingest import plan
-from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.inference import agree_on_times
+from frazil.schema.evolve import agree_on_times, merge_requested_fields
 from frazil.spec.settings import InferSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import ListType, LongType, NestedField, StructType
 
+from frazil.column_names import MAX_NAME_BYTES, drop_long_names, is_long, long_name_in
 from frazil.ingest.tables.state import RunState
-from frazil.name_length import MAX_NAME_BYTES, drop_long_names, is_long, long_name_in
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec, FlattenSpec

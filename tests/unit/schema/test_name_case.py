@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import Layout
+from frazil.column_names import Spellings, fold_case
 from frazil.decode.lossless import format_type
 from frazil.ingest.tables.state import RunState
-from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.syntax.forms import parse_path

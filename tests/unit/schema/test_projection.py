@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import change_case
+from frazil.column_names import change_case
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.schema.projection import Shaping, doc_of, extend_shaped, format_path, make_layout, path_in_doc
 from frazil.schema.selection import Level, Path, Selection

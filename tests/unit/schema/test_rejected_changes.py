@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.schema.rejected_changes import RefusedChange, refused_changes, remedy_of
+from frazil.schema.conflicts import RefusedChange, refused_changes, remedy_of
 from frazil.types import MORE_NAMES
 
 

@@ -25,7 +25,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import DataFile
 from frazil.write import write
-from frazil.write.statistics import statistics_of
+from frazil.write.parquet import statistics_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter

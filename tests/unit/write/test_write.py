@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 from pyiceberg.conversions import from_bytes
 
 from frazil import failpoints
+from frazil.errors import SpecError
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import as_written
 from frazil.stages.changes import appended
 from frazil.types import DataFile
-from frazil.write.file_formats import read_file
+from frazil.write.file_formats import read_avro, read_file
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.decode.columns import decode
@@ -289,3 +291,12 @@ def test_files_of_other_writers_in_other_formats_are_read_with_every_type(tmp_pa
         for column, kind in zip(found.columns, target.arrow_schema.types, strict=True)
     ]
     assert pa.Table.from_arrays(rows, schema=target.arrow_schema).equals(pq.read_table(file.path))
+
+
+def test_a_library_that_is_not_installed_is_an_error_with_the_line_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(SpecError, match="which is not installed") as raised:
+        read_avro(None)
+    assert raised.value.remedy == "pip install 'frazil[avro-files]', here and where tasks run"

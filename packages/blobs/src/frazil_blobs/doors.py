@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.cli.commands import Command
-from frazil.plugins.maintenance_actions import ActionKind
+from frazil.plugins.driver import ActionKind
 
 VERIFY = Command(
     "blobs verify",

@@ -1,6 +1,6 @@
 """What the package adds to Frazil, by its entry points."""
 
-from frazil.plugins.envelopes import EnvelopeKind, Members
+from frazil.plugins.formats import EnvelopeKind, Members
 
 CANAL = EnvelopeKind(
     None,

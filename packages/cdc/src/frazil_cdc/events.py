@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
 from frazil.cdc.envelope import BAD_HEADER, OTHER_DATA, OTHER_FORMAT
-from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json_envelopes import open_json
 from frazil.decode.columns import Decoded
 from frazil.decode.json import scan
 from frazil.decode.json.records import open_any

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup, escape
 
+from frazil.ops.pipeline_status import TableStatus
 from frazil.ops.reports import NOTHING, Problem, count, duration, held_back
-from frazil.ops.table_status import TableStatus
 from frazil.printable import plain
 from frazil_console.charts import sparkline
 from frazil_console.history import Samples

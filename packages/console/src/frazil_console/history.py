@@ -20,10 +20,10 @@ import numpy.typing as npt
 import structlog
 
 from frazil.clock import Clock
+from frazil.files import make_private_directory, make_private_file
 from frazil.ingest.tables.table import Table
+from frazil.ops.pipeline_status import status_of
 from frazil.ops.running import RunningPipeline
-from frazil.ops.table_status import status_of
-from frazil.runtime.private import make_private_directory, make_private_file
 from frazil_console.timeline import StateChanges
 
 log = structlog.get_logger("frazil")

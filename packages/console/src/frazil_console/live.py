@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 
 from frazil.clock import Clock
+from frazil.ops.pipeline_status import TableStatus
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import TableStatus
 from frazil_console.figures import Figures, cells_of, figures_of, last_hour_of
 from frazil_console.history import History
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.files import Selection, pieces
 from frazil.literals import format_moment
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.stages.record_key import key_id_of
 from frazil.write.plain_target import plain_target
 

@@ -18,8 +18,8 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.limits import plain_columns
 from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition, ReadRecord, TopicReaders
+from frazil.rows.metadata_columns import batch_of
 from frazil.rows.project import shape_rows
-from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import DELETE, Changes
 from frazil.types import OffsetRange, Progress

@@ -30,8 +30,8 @@ from rich.text import Text
 from frazil.catalog.port import TableSize
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
+from frazil.ops.pipeline_status import TableStatus
 from frazil.ops.reports import NOTHING, ago, count, duration, size
-from frazil.ops.table_status import TableStatus
 from frazil_demo.lake import TOP_PAGES, VIEWS_PER_MINUTE, Arrival, Lake
 from frazil_demo.producers import KINDS, Kind
 from frazil_demo.session import Session

@@ -28,8 +28,8 @@ from frazil.clock import Clock, SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import native_properties
-from frazil.kafka.remedies import kafka_remedy
 from frazil.kafka.topics import SilentLog
+from frazil.refusals import kafka_remedy
 from frazil_ha.elector import Claim, read_claim
 
 log = structlog.get_logger("frazil")

@@ -17,10 +17,9 @@ from starlette.routing import Route
 
 from frazil.dead_letters.files import Selection
 from frazil.ops.audit import record
-from frazil.ops.json_records import schema_of
-from frazil.ops.pipeline_status import pipeline_document, pipeline_schema, tables_document
+from frazil.ops.pipeline_status import SHOWN, pipeline_document, pipeline_schema, tables_document
+from frazil.ops.reports import schema_of
 from frazil.ops.running import RunningPipeline
-from frazil.ops.table_status import SHOWN
 from frazil_deadletters.running import dead_letter_records, dead_letters, replay
 from frazil_http.operations import Operation, Operations
 from frazil_http.problems import Refused

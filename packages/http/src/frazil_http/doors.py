@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from frazil.cli.commands import Command
-from frazil.plugins.observers import ObserverKind
+from frazil.plugins.driver import ObserverKind
 
 if TYPE_CHECKING:  # Help needs what is here, and not the time of that import.
     from frazil.spec import PipelineSpec

@@ -17,10 +17,9 @@ from pyspark import __version__ as spark_version
 import frazil
 from frazil.ingest.tables.state import Histogram, RunCounts, RunState
 from frazil.ingest.tables.table import Table
-from frazil.ops.pipeline_status import PipelineReport
+from frazil.ops.pipeline_status import MaintenanceReport, PipelineReport, TableStatus, VerificationReport
 from frazil.ops.publishing import PublishReport
 from frazil.ops.running import RunningPipeline
-from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil_http.own_process import OwnMetric, own_metrics
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -19,10 +19,9 @@ from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.kafka.port import TopicReaders
-from frazil.ops.pipeline_status import ProcessState
+from frazil.ops.pipeline_status import ProcessState, TableStatus
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.ops.table_status import TableStatus
 from frazil.spec.connections import HttpSpec
 from frazil_http.app import make_app
 from frazil_testing.twins import StepWorkers

@@ -11,14 +11,14 @@ from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.envelope import opened_row
 from frazil.cdc.envelope_columns import IMAGES_OF, is_wrapped, row_of
-from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json_envelopes import open_json
+from frazil.column_names import drop_long_names
 from frazil.decode.columns import Bodies, Decoded
 from frazil.decode.connect.values import LOCAL_UNITS, UNSIGNED
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.name_length import drop_long_names
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
 from frazil.schema.parts import Path

@@ -14,11 +14,11 @@ from typing import Any
 
 from pyiceberg import types as t
 
+from frazil.column_names import Spellings
 from frazil.decode.connect.schema import is_unsigned
 from frazil.decode.connect.values import UNSIGNED
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.settings import Reading
-from frazil.name_case import Spellings
 from frazil.registry.port import UnusableSchema
 from frazil.schema.evolve import can_promote
 from frazil.schema.parts import Path, common_part, type_word
@@ -69,11 +69,6 @@ class SchemaStruct:
     left_out: Mapping[str, str]
     #: The names that the schema gives the types of fields, by path, such as those of Kafka Connect.
     titles: Mapping[Path, str] = field(default_factory=dict)
-
-
-def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> t.StructType:
-    """Returns the struct of `read_json_schema`."""
-    return read_json_schema(text, references).struct
 
 
 def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> SchemaStruct:

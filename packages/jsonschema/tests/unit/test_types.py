@@ -16,7 +16,7 @@ from pyiceberg.types import StructType
 
 from frazil.decode.json.records import decode_json
 from frazil.registry.port import UnusableSchema
-from frazil_jsonschema.types import read_json_schema, struct_of_json_schema
+from frazil_jsonschema.types import read_json_schema
 from packages.jsonschema.tests.unit.json_schema_reference import OTHER, PAGE, outcome, page
 from tests.unit.decode.columns import values_of
 
@@ -35,7 +35,7 @@ _SCHEMAS = st.recursive(
 
 def fields(*references: tuple[str, str], **schema: Any) -> dict[str, str]:
     """Name and type of every field."""
-    struct = struct_of_json_schema(json.dumps(schema), references)
+    struct = read_json_schema(json.dumps(schema), references).struct
     Schema(*struct.fields)  # The placeholder ids differ.
     assert not any(field.required for field in struct.fields)
     return {field.name: str(field.field_type) for field in struct.fields}
@@ -67,7 +67,7 @@ def test_a_record_with_everything_is_read_as_its_schema_reports() -> None:
         "id": 2**60 + 1, "day": "2026-01-31", "at": "2026-01-31T12:00:00+02:00", "seen": 1769817600123, "raw": "AP8=",
         "small": -5, "tags": ["a", None], "counts": {"x": 1}, "who": {"name": "b"},
     }  # fmt: skip
-    struct = struct_of_json_schema(json.dumps(schema))
+    struct = read_json_schema(json.dumps(schema)).struct
     decoded = decode_json(values_of([json.dumps(value)]), struct.fields)
     assert (decoded.mismatches, decoded.requested_fields) == ([], {})
     row = {field.name: column[0].as_py() for field, column in zip(struct.fields, decoded.columns, strict=True)}
@@ -161,7 +161,7 @@ def test_no_expression_of_a_producer_is_ever_tried() -> None:
     started = time.monotonic()
     assert fields(**schema) == {"v": "string"}
     text = json.dumps({"v": "a" * 100 + "!", "a" * 100 + "!": 1})
-    decoded = decode_json(pa.array([text.encode()], pa.binary()), struct_of_json_schema(json.dumps(schema)).fields)
+    decoded = decode_json(pa.array([text.encode()], pa.binary()), read_json_schema(json.dumps(schema)).struct.fields)
     assert (decoded.columns[0].to_pylist(), decoded.mismatches) == (["a" * 100 + "!"], [])
     assert time.monotonic() - started < 5
 
@@ -203,7 +203,7 @@ def chain(length: int) -> dict[str, Any]:
 
 
 def test_64_levels_and_2000_fields_are_read() -> None:
-    assert str(struct_of_json_schema(json.dumps(nested(64)))).count("struct") == 64
+    assert str(read_json_schema(json.dumps(nested(64))).struct).count("struct") == 64
     assert len(fields(properties={f"f{n}": STRING for n in range(2000)})) == 2000
     assert fields(**chain(100)) == {"a": "string"}
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StructType
 
+from frazil.column_names import Spellings
 from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
 from frazil.process.analysis import Query
 from frazil.process.catalyst import NameTaken, UnknownColumn
 from frazil.process.kernels.keys import comparable

@@ -17,8 +17,7 @@ import structlog
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
-from frazil.dead_letters.files import Selection
-from frazil.dead_letters.held import Held, HeldRecords, are_waiting
+from frazil.dead_letters.files import Held, HeldRecords, Selection, are_waiting
 from frazil.dead_letters.record import HELD_AT
 from frazil.error_classes import ErrorClass
 from frazil.errors import FrazilError, unforeseen

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.clock import SystemClock
-from frazil.dead_letters.held import count_waiting
+from frazil.dead_letters.files import count_waiting
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.kafka.port import TopicReaders

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from frazil.api.plan import plan_of
+from frazil.api.check import plan_of
 from frazil.api.redaction import Json
 from frazil.api.wiring import catalog_and_queries, read_spec, topics_for_reading
 from frazil.catalog.port import Catalog

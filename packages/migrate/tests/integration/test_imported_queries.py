@@ -19,10 +19,11 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.analysis import METADATA, analyse, with_metadata
+from frazil.process.analysis import METADATA, analyse
 from frazil.process.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
 from packages.migrate.tests.unit.imports.test_documented_examples import EXAMPLES
+from tests.integration.queries import with_metadata
 
 pytestmark = pytest.mark.jvm
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from frazil.column_names import fold_case
 from frazil.decode.columns import as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.error_classes import ErrorClass
-from frazil.name_case import fold_case
 from frazil.schema.arrow import pick
 from frazil.schema.projection import HEADERS, KEY
 from frazil.stages.changes import Changes, ReadRecords

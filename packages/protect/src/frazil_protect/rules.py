@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from frazil.name_case import fold_case
+from frazil.column_names import fold_case
 from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.schema.arrow import arrow_type

@@ -18,8 +18,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.message import DecodeError
 
 from frazil.errors import UnavailableError
+from frazil.files import temporary_folder
 from frazil.registry.port import UnusableSchema
-from frazil.temporary import temporary_folder
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 COMPILE_TIMEOUT_S = 30

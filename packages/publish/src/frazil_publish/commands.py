@@ -16,21 +16,21 @@ from frazil.api.wiring import (
     read_spec,
     topics_for_reading,
 )
-from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.literals import format_moment
 from frazil.ops.audit import record_command
-from frazil.ops.json_records import to_json
 from frazil.ops.publishing import PublishReport
+from frazil.ops.reports import to_json
 from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
 from frazil.spec import PipelineSpec
 from frazil.types import MAIN, Progress
 from frazil_publish.audits import NO_AUDITS
 from frazil_publish.groups import GroupPublisher
+from frazil_publish.iceberg_branches import IcebergBranches
 from frazil_publish.opening import open_publisher
 from frazil_publish.publisher import Published, Publisher
 from frazil_publish.schedule import published_table

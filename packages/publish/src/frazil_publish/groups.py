@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from frazil.catalog.branches_port import BranchMove, Tag
+from frazil.catalog.maintenance_port import BranchMove, Tag
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import new_id

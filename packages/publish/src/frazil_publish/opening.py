@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from frazil.api.wiring import open_catalog, open_schemas
-from frazil.catalog.iceberg.branches import IcebergBranches
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.clock import SystemClock
 from frazil.kafka.reader import KafkaReader
@@ -17,6 +15,8 @@ from frazil.ops.observers import Observed
 from frazil.runtime.jvm import Jvm
 from frazil.spec import PipelineSpec
 from frazil_publish.closed_windows import ClosedWindows
+from frazil_publish.iceberg_branches import IcebergBranches
+from frazil_publish.iceberg_copies import IcebergCopies
 from frazil_publish.publisher import Publisher
 from frazil_publish.schedule import PublishSchedule
 from frazil_publish.spark_audits import SparkAudits

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from frazil.catalog.branches_port import MOVE_ID
+from frazil.catalog.maintenance_port import MOVE_ID
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.ops.publishing import PUBLISHED, PUBLISHED_AT, PUBLISHED_FROM, number

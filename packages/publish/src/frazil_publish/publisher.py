@@ -14,8 +14,7 @@ from typing import Literal
 
 import structlog
 
-from frazil.catalog.branches_port import MOVE_ID, Branches, BranchMove, Copies, Copy, Tag
-from frazil.catalog.maintenance_port import Transfer
+from frazil.catalog.maintenance_port import MOVE_ID, Branches, BranchMove, Copies, Copy, Tag, Transfer
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock, new_id

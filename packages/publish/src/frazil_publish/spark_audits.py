@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.compaction import NotReadable, rows_at
 from frazil.catalog.iceberg.maintenance import POOL
-from frazil.catalog.iceberg.spark_rows import NotReadable, rows_at
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.ops.publishing import FailedAudit

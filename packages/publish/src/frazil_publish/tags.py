@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
-from frazil.catalog.branches_port import Tag
+from frazil.catalog.maintenance_port import Tag
 from frazil.catalog.progress import from_summary
 from frazil.catalog.table_metadata import Snapshot, TableMetadata
 from frazil.spec.publishing import DailyTime, TagSpec

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.branches_port import Copy
-from frazil.catalog.iceberg.branches import IcebergBranches
-from frazil.catalog.iceberg.copies import IcebergCopies
 from frazil.catalog.iceberg.java import each
-from frazil.catalog.maintenance_port import Transfer
+from frazil.catalog.maintenance_port import Copy, Transfer
 from frazil.clock import SystemClock
 from frazil.maintenance.merge_task import merge_of
 from frazil.ops.publishing import PublishReport
 from frazil.runtime.jvm import Jvm
 from frazil.upsert.commit import transfer_deletes
 from frazil_publish.audits import NO_AUDITS
+from frazil_publish.iceberg_branches import IcebergBranches
+from frazil_publish.iceberg_copies import IcebergCopies
 from frazil_publish.publisher import Published, Publisher
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import Lake

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.branches_port import BranchMove, Copy
-from frazil.catalog.maintenance_port import Transfer
+from frazil.catalog.maintenance_port import BranchMove, Copy, Transfer
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ops.publishing import FailedAudit, PublishReport

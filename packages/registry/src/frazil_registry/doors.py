@@ -1,5 +1,5 @@
 """What the package adds to Frazil, by its entry points."""
 
-from frazil.plugins.registries import RegistryKind
+from frazil.plugins.driver import RegistryKind
 
 CONFLUENT = RegistryKind("frazil_registry.confluent:ConfluentRegistry", "frazil_registry.schema_check:check")

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
+from frazil.column_names import fold_case
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion
@@ -27,19 +28,18 @@ from frazil.ingest.tables.schemas import UNKNOWN, Schemas, as_read, ignored_in, 
 from frazil.ingest.tables.settings import key_column_of
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.name_case import fold_case
 from frazil.ops.check import Finding, declared_schema, failed
 from frazil.registry.port import UnusableSchema
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
+from frazil.schema.conflicts import remedy_of
 from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields
 from frazil.schema.names import as_columns, column_names
 from frazil.schema.parts import Path as FieldPath
 from frazil.schema.parts import types_in
 from frazil.schema.projection import KEY_ROOT
-from frazil.schema.rejected_changes import remedy_of
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import ValueSpec
 from frazil.upsert.records.key_fields import leaves_of, places_of

@@ -17,7 +17,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StringType, StructTy
 from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
 
 from frazil.schema.arrow import rows_as_written
-from frazil.write.avro import arrow_fields, has_map, with_maps, without_times
+from frazil.write.file_formats import arrow_fields, has_map, with_maps, without_times
 
 
 def avro_schema(fields: Sequence[NestedField], name: str = "table") -> dict[str, Any]:

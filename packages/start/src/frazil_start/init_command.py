@@ -16,15 +16,15 @@ from frazil.api.wiring import open_topics
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.files import temporary_folder
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.kafka.reader import read_sample
 from frazil.ops.check import Finding
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.registry.port import UnusableSchema
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides
-from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 from frazil_registry.confluent import ConfluentRegistry
 from frazil_start.proposals import WAITS, Proposal, clashing_tables, file_of, is_internal, propose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,8 +177,3 @@ def flow(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return spelt(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def block_of(case_name: str, lines: Iterable[str]) -> str:
-    """Returns a case as text. lines: of its mapping."""
-    return "\n".join((f"{_INDENT}{spelt(case_name)}:", *(f"{_INDENT}{_INDENT}{line}" for line in lines)))

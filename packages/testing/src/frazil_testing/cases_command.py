@@ -15,7 +15,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import Queries, SparkQueries
-from frazil.ops.json_records import to_json
+from frazil.ops.reports import to_json
 from frazil.spec import PipelineSpec
 from frazil_testing.case_file import case_paths
 from frazil_testing.report import text_report, write_junit

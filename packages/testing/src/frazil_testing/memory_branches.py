@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from frazil.catalog.branches_port import MOVE_ID, BranchMove
+from frazil.catalog.maintenance_port import MOVE_ID, BranchMove
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
 from frazil.failpoints import hit
 from frazil_testing.memory_catalog import MemoryCatalog

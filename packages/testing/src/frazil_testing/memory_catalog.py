@@ -12,7 +12,6 @@ from typing import Any
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.branches_port import BranchMove, left
 from frazil.catalog.layout import (
     UNARRANGED,
     Layout,
@@ -21,6 +20,7 @@ from frazil.catalog.layout import (
     refuse_partition_field_names,
     spec_of,
 )
+from frazil.catalog.maintenance_port import BranchMove, left
 from frazil.catalog.port import (
     NamedAppend,
     NotSent,

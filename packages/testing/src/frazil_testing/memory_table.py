@@ -9,8 +9,8 @@ from itertools import takewhile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.branches_port import Tag
 from frazil.catalog.layout import METRICS_OF, Layout, find_column, order_of, spec_change
+from frazil.catalog.maintenance_port import Tag
 from frazil.catalog.port import StoredLayout, TableState
 from frazil.catalog.scans import LiveFile, numbered
 from frazil.errors import UnavailableError

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from frazil.clock import Clock
 from frazil.errors import FrazilError
+from frazil.files import temporary_folder
 from frazil.ingest.tables.queries import Queries
 from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import overrides_of_process
-from frazil.temporary import temporary_folder
 from frazil_testing.answers import write_answers
 from frazil_testing.case_file import Case, CaseFile, read_case_file
 from frazil_testing.compare import Verdict, differences_of

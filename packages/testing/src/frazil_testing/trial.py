@@ -30,7 +30,7 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import own_sample
 from frazil.ops.status import MissingTopics, no_such_table
-from frazil.rows.record_batch import batch_of
+from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.shares.divide import TopicShares
 from frazil.spec import PipelineSpec

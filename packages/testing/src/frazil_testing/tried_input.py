@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frazil.errors import SpecError
+from frazil.files import temporary_folder
 from frazil.ingest.tables.queries import Queries
 from frazil.kafka.port import ReadRecord
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.document import Scalar, Section
-from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 from frazil_testing.case_file import SUFFIXES, Case, CaseFile, CaseRecord, read_input
 from frazil_testing.play import Player

@@ -19,9 +19,9 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
+from frazil.rows.metadata_columns import batch_of
 from frazil.rows.project import shape_rows
 from frazil.rows.query import query_input
-from frazil.rows.record_batch import batch_of
 from frazil.schema.arrow import Records, arrow_type, pick
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import TableTarget

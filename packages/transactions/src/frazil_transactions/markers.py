@@ -22,7 +22,7 @@ from frazil.errors import RecordError, UnavailableError
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.rows.decoder import decode_values
 from frazil.schema.arrow import arrow_type
-from frazil.schema.declared_values import NOTHING_DECLARED
+from frazil.schema.selection import NOTHING_DECLARED
 from frazil.types import OffsetRange
 from frazil.write.target import METADATA_TYPES
 from frazil_transactions.runs import Mark

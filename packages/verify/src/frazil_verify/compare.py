@@ -20,16 +20,16 @@ import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import FrazilError, UnavailableError
+from frazil.files import temporary_folder
 from frazil.ingest.tasks.task import read_all
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.reader import KafkaReader
 from frazil.report import TaskReport, merge_reports
-from frazil.rows.record_batch import batch_of
+from frazil.rows.metadata_columns import batch_of
 from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Ints
-from frazil.temporary import temporary_folder
 from frazil.types import DataFile, OffsetRange
 from frazil.upsert.change_notes import dependence
 from frazil.upsert.deduplicate import load_ranked

@@ -28,7 +28,7 @@ from frazil.kafka.port import Source
 from frazil.kafka.properties import native_properties
 from frazil.ledger import Ledger
 from frazil.ops.status import find_tables
-from frazil.plugins.registries import REGISTRIES
+from frazil.plugins.driver import REGISTRIES
 from frazil.spec import PipelineSpec
 from frazil.types import Offsets, by_partition
 from frazil.write.plain_target import plain_target

@@ -25,16 +25,16 @@ from frazil.catalog.iceberg.java import java_errors, unavailable
 from frazil.catalog.progress import from_summary, key
 from frazil.clock import Clock, shuffled
 from frazil.errors import FrazilError
+from frazil.files import temporary_folder
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.observers import Observed, Observer
-from frazil.ops.table_status import VerificationReport
+from frazil.ops.pipeline_status import VerificationReport
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
-from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange, Offsets
 from frazil_replay.snapshots import Snapshots
 from frazil_verify.compare import PREFIX, Change, Compared, Piece

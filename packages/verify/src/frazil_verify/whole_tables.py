@@ -9,8 +9,9 @@ from pathlib import Path
 from frazil.api.results import VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.spark_rows import NotReadable, rows_of
+from frazil.catalog.iceberg.compaction import NotReadable, rows_of
 from frazil.clock import SystemClock, new_id
+from frazil.files import temporary_folder
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.failures import named_jvm_death
@@ -24,7 +25,6 @@ from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
-from frazil.temporary import temporary_folder
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare
 from frazil_verify.copies import NOT_YET, Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies

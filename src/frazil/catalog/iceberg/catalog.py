@@ -17,7 +17,6 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
-from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
@@ -46,8 +45,8 @@ from frazil.catalog.iceberg.opening import (
     refuse_other_kind,
     refused_creation,
 )
-from frazil.catalog.iceberg.probe import properties_of_file
-from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
+from frazil.catalog.iceberg.store_access import properties_of_file
+from frazil.catalog.iceberg.tables import Creation, Operations, StateReader, arrange, creation_notes, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, Validator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState

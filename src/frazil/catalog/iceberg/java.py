@@ -15,8 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
-from frazil.refusals import Settings, refusal_remedy
-from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET
+from frazil.refusals import BUCKET_REMEDY, NO_BUCKET, Settings, refusal_remedy
 from frazil.types import MAIN
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.

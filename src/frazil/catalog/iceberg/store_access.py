@@ -1,4 +1,4 @@
-"""What tasks need to reach a table's store, as Iceberg's own client in the JVM has it.
+"""What tasks need to reach a table's store, as Iceberg's own client in the JVM has it, and whether both reach it.
 
 Java and Python find keys, regions and roles in different places. So the driver asks Iceberg's client for the keys that it
 uses, whatever provider, role or machine they come from, and tasks get these, with the time at which they expire. It asks
@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
 
+from frazil.catalog.iceberg.java import configuration_of, java_errors, mistake_of, unavailable
 from frazil.clock import new_id
-from frazil.errors import SpecError
+from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.plugins.catalogs import STORES
+from frazil.refusals import OF_TASKS, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.clients import adls_host, adls_identity, gcs_endpoint, s3_host
-from frazil.store.hdfs import USER, hdfs_library, sent_to_tasks
-from frazil.store.properties import DRIVERS_HADOOP, PROXY
+from frazil.store.file_io import store_of
+from frazil.store.properties import DRIVERS_HADOOP, HADOOP_USER, PROXY, hadoop_settings_of_tasks, task_properties
 
 IO_OF = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -83,7 +87,7 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
     address = address_of(location)
     kind = address.kind
     if kind == "hdfs":
-        hdfs_library()  # Otherwise the first task would say that it is missing.
+        STORES.get(kind)  # Otherwise the first task would say that its package is missing.
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls":
         identity = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)
@@ -210,13 +214,13 @@ def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
     configuration, plain = io.getConf(), hadoop.conf.Configuration(False)
     plain.addResource("core-default.xml")
     plain.addResource("hdfs-default.xml")
-    settings = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
+    settings = hadoop_settings_of_tasks(_named(jvm, configuration), _named(jvm, plain))
     umask = hadoop.fs.permission.FsPermission.getUMask(configuration).toShort()
     client_settings = {
         "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", _BLOCK_BYTES),
         "dfs.replication": configuration.getInt("dfs.replication", _REPLICAS),
         "fs.permissions.umask-mode": f"{umask:03o}",
-        USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
+        HADOOP_USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
     }
     return settings | {f"{DRIVERS_HADOOP}{name}": str(value) for name, value in client_settings.items()}
 
@@ -301,3 +305,96 @@ def _adls_identity(gateway: Any, host: str) -> dict[str, str]:
     token = _azure_credential(gateway).getTokenSync(request)
     ends_ms = token.getExpiresAt().toInstant().toEpochMilli()
     return {"adls.token": str(token.getToken()), f"adls.sas-token-expires-at-ms.{host}": str(ends_ms)}
+
+
+_DENIED = "access denied"
+_MAY_NOT_LIST = "it answers, but this client may not list it"
+_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+
+
+def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
+    """Lists the first objects under `location`, by Iceberg's file access, which commits use too, and by the client of
+    tasks, and tries to write there; returns a description of the result. properties: of the catalog or, better, of a
+    table: a catalog may vend others than the pipeline file has.
+
+    Raises: UnavailableError where that fails; SpecError for settings that tasks cannot obey.
+    """
+    jvm = gateway.jvm
+    configuration = configuration_of(gateway, hadoop)
+    try:
+        io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
+            properties.get("io-impl", _RESOLVING), dict(properties), configuration
+        )
+        try:
+            result = _list(io, location)
+            task_settings = {**properties, **identity_of(gateway, io, location, properties)}
+            try:
+                try_writing(gateway, io, location)
+            except java_errors() as error:
+                raise unavailable("the store cannot be written to", error, location) from None
+        finally:
+            _close(io)
+    except java_errors() as error:
+        raise _unreachable(error, location) from None
+    except Py4JError:
+        return "it answers"
+    if result != _MAY_NOT_LIST:
+        _probe_for_tasks(task_properties(task_settings), location)
+    return result
+
+
+def properties_of_file(
+    gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str
+) -> dict[str, str]:
+    """Returns what tasks need to reach a file that is not a table's, by the properties of a catalog.
+
+    Raises: UnavailableError where the driver's client finds no identity; SpecError for settings that tasks cannot obey.
+    """
+    kept, kind = task_properties(properties), address_of(location).kind
+    if kind in ("local", "oss"):
+        return kept
+    try:
+        load = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO
+        io = load(IO_OF.get(kind, HADOOP_IO), dict(properties), configuration_of(gateway, hadoop))
+        try:
+            return {**kept, **identity_of(gateway, io, location, properties)}
+        finally:
+            _close(io)
+    except java_errors() as error:
+        raise _unreachable(error, location) from None
+
+
+def _close(io: Any) -> None:
+    """Closes file access of Iceberg's. HadoopFileIO has nothing to close: its method is its interface's, which py4j does
+    not find.
+    """
+    with suppress(Py4JError):
+        io.close()
+
+
+def _list(io: Any, location: str) -> str:
+    """Returns what listing the location shows. A folder of HDFS that does not exist yet is empty. Frazil reads and writes
+    objects by name; many stores do not allow their clients to list.
+    """
+    try:
+        is_there = io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
+    except java_errors() as error:
+        if _DENIED in _unreachable(error, location).message.lower():
+            return _MAY_NOT_LIST
+        if address_of(location).kind != "hdfs" or "FileNotFoundException" not in str(error):
+            raise
+        is_there = False
+    return "it answers" if is_there else "it answers, and is empty"
+
+
+def _unreachable(error: Exception, location: str) -> FrazilError:
+    what = "the store cannot be reached"
+    return mistake_of(what, error, location) or unavailable(what, error, location)
+
+
+def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
+    try:
+        store_of(tuple(sorted(properties.items()))).probe(location)
+    except OSError as error:
+        message = f"Iceberg's Java client reaches the store, and tasks do not: {error}"
+        raise UnavailableError(message, remedy=refusal_remedy(str(error), OF_TASKS), where=location) from None

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from frazil.column_names import Spellings
 from frazil.decode.columns import Fate, bitmap, filled, repeats_keys
 from frazil.decode.conversion import MISSING, Conversion
 from frazil.decode.json import values
@@ -43,7 +44,6 @@ from frazil.decode.json.slices import (
     find_members,
     presence,
 )
-from frazil.name_case import Spellings
 from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.parts import Path

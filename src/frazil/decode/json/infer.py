@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg import types as t
 
+from frazil.column_names import fold_case
 from frazil.decode.columns import Fault
 from frazil.decode.epochs import have_zones
 from frazil.decode.json import values
@@ -23,7 +24,6 @@ from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
 from frazil.decode.json.slices import Slices, Texts, TextValues, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.error_classes import ErrorClass
-from frazil.name_case import fold_case
 from frazil.raw_memory import U8
 from frazil.schema.parts import Path
 

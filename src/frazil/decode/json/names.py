@@ -13,13 +13,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from frazil.column_names import fold_case
 from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, scan_string, scan_value, skip_space
 from frazil.decode.json.keys import SEED
 from frazil.decode.json.scan import HALF_KEY, MAX_UNKNOWN, OK
 from frazil.decode.json.slices import Members, Slices, Texts, find_members, unspell
 from frazil.decode.json.tree import hash_key, same_bytes
 from frazil.decode.limits import check_new_fields
-from frazil.name_case import fold_case
 from frazil.raw_memory import COMPILED, I32, U8, load8
 from frazil.schema.selection import EVERY_MEMBER, Level
 

@@ -11,7 +11,7 @@ from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batches.job import JobRunner, job_of
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport, merge_reports
-from frazil.schema.rejected_changes import declaration_for
+from frazil.schema.conflicts import declaration_for
 from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 

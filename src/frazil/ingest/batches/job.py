@@ -34,9 +34,9 @@ from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
+from frazil.refusals import store_remedy
 from frazil.report import TaskReport, load_report
-from frazil.schema.inference import Hints
-from frazil.store.remedies import store_remedy
+from frazil.schema.evolve import Hints
 from frazil.types import Batch
 from frazil.write.target import TableTarget
 from frazil.zones import NO_ZONES, ZONES_REMEDY

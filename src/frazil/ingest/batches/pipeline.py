@@ -19,6 +19,7 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
+from frazil.files import release_memory
 from frazil.ingest.batches.bad_records import first_bad_record, may_commit_some, too_many_bad
 from frazil.ingest.batches.balance import checked_balance, first_ledger, next_ledger
 from frazil.ingest.batches.change_findings import change_findings_in, change_findings_of
@@ -42,7 +43,6 @@ from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.isolate import Found
 from frazil.report import TaskReport, merge_reports
-from frazil.runtime.private import release_memory
 from frazil.types import (
     Commit,
     CommittedBatch,

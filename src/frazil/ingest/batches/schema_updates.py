@@ -42,14 +42,15 @@ from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
     TypesDiffer,
+    agree_on_times,
     compare_schemas,
     dump_requested_fields,
+    hints_of,
     load_requested_fields,
     merge_requested_fields,
     new_schema,
     with_identifiers,
 )
-from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document, shown_path
 from frazil.types import Batch, OffsetRange, Offsets, by_partition
 

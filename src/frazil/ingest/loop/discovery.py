@@ -9,13 +9,13 @@ from dataclasses import replace
 import structlog
 
 from frazil.catalog.port import Catalog, TableState
+from frazil.column_names import fold_accents
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.topics import TopicTables, tolerate_empty_patterns
 from frazil.ingest.tables.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.name_case import fold_accents
 from frazil.shares.settings import NAME_REMEDY, clashes_of, name_remedy
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.topic_keys import is_enabled

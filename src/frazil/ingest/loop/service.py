@@ -50,7 +50,7 @@ from frazil.ingest.tables.batch_ends import BatchEnds, Cut
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tasks.isolate import Found
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec
 

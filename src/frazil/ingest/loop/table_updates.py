@@ -22,7 +22,7 @@ from frazil.ingest.tables.batch_ends import Waiting
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.report import TaskReport
-from frazil.schema.rejected_changes import refused_changes
+from frazil.schema.conflicts import refused_changes
 from frazil.types import add_names
 
 log = structlog.get_logger("frazil")

@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.ingest.tables.table import Table
-from frazil.plugins.table_keys import TABLE_KEYS
+from frazil.plugins.driver import TABLE_KEYS
 from frazil.process.analysis import Query
 from frazil.process.program import Lookup
 from frazil.process.references import Reference

@@ -33,7 +33,8 @@ from frazil.catalog.layout import (
     unknown_transform,
 )
 from frazil.catalog.port import Catalog, TableState
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
+from frazil.column_names import Spellings
 from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
@@ -41,8 +42,7 @@ from frazil.ingest.tables.schema_changes import CLASH_REMEDY, declared_adder
 from frazil.ingest.tables.settings import declared_columns, identifier_names, layout_of
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.name_case import Spellings
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import spelled
 from frazil.schema.parts import Path as FieldPath

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
+from frazil.column_names import Spellings
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.tables.lookups import Lookups, open_lookups
@@ -44,8 +45,7 @@ from frazil.ingest.tables.settings import (
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
-from frazil.name_case import Spellings
-from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst

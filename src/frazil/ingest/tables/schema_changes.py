@@ -20,6 +20,7 @@ from pyiceberg.types import (
 )
 
 from frazil.catalog.port import TableState
+from frazil.column_names import Spellings, fold_case
 from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.tables.settings import (
@@ -32,7 +33,6 @@ from frazil.ingest.tables.settings import (
 )
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import Query
 from frazil.process.catalyst import NameTaken, UnknownColumn
 from frazil.process.program import Field, Project

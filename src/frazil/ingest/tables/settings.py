@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, LongType
 
 from frazil.catalog.layout import Layout
+from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.decode.settings import Envelope, Framing
 from frazil.errors import SpecError
-from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.program import Field, Literal, Program, Project, origins_of
 from frazil.schema.arrow import arrow_type

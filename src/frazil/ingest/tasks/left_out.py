@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task_job import MOST_VALUE_BYTES, limit_of
 from frazil.kafka.fetch.columns import LEFT_OUT
-from frazil.rows.record_batch import due_records
+from frazil.rows.metadata_columns import due_records
 from frazil.types import BadRecord, Offsets
 from frazil.write.target import TableTarget
 

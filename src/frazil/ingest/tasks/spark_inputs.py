@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
 from frazil.failpoints import hit
+from frazil.files import handed_on_folder, taken_folder
 from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
@@ -28,7 +29,6 @@ from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
 from frazil.shares.divide import TableRecords, TopicShares
 from frazil.stages.changes import UPSERT, Changes
-from frazil.temporary import handed_on_folder, taken_folder
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 

@@ -23,6 +23,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.error_classes import ErrorClass
 from frazil.failpoints import hit
+from frazil.files import release_memory
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
 from frazil.ingest.tasks.tally import Tally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
@@ -35,9 +36,8 @@ from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
-from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
-from frazil.schema.inference import hints_of
+from frazil.schema.evolve import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import PART, RAW_VALUE, Assembler

@@ -25,8 +25,8 @@ from frazil import __version__
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch.login import LoginError, log_in
-from frazil.kafka.fetch.tls import tls_context
-from frazil.kafka.remedies import kafka_remedy
+from frazil.kafka.tls import tls_context
+from frazil.refusals import kafka_remedy
 
 MOST_IN_MEMORY = 64 * 1024 * 1024
 """The largest response that is read into memory; a larger one goes to a temporary file."""

@@ -28,7 +28,7 @@ from frazil.kafka.fetch.connection import Connection
 from frazil.kafka.fetch.records import Records, TooLargeBatch, batches_in, damaged
 from frazil.kafka.fetch.response import WITH_IDS, Fetched, FetchedPartition, read_response
 from frazil.kafka.port import Partition
-from frazil.kafka.remedies import kafka_remedy
+from frazil.refusals import kafka_remedy
 from frazil.types import OffsetRange
 
 MOST_BYTES = 16 * 1024 * 1024

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
-from frazil.process.kernels.decimals import (
+from frazil.process.kernels.arithmetic import (
     decimal_of_integers,
     decimal_texts,
     nearest_doubles,

@@ -1,4 +1,7 @@
-"""Python functions of the user: called with all rows, and with fewer where they raise."""
+"""Values that tasks do not compute: those of Spark, made before, and those of Python functions of the user.
+
+A function is called with all rows, and with fewer where it raises.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,37 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import import_function
 from frazil.printable import plural
-from frazil.process.kernels.values import EXPRESSION_FAILED, Kernel, Result, as_array, rows_of
-from frazil.process.program import PYTHON, Call
+from frazil.process.kernels.values import EXPRESSION_FAILED, Bools, Kernel, Result, as_array, null_where, rows_of
+from frazil.process.program import BY_SPARK, PYTHON, Call
 from frazil.schema.arrow import as_written
+
+
+def _value(call: Call, structs: pa.Array, *_: pa.Array) -> Result:
+    bad = np.asarray(structs.is_null())
+    values = as_written(pc.struct_field(structs, 0), call.type)
+    bad |= _has_invalid_text(values)
+    return Result(null_where(values, bad), bad.astype(np.uint8) * np.uint8(EXPRESSION_FAILED))
+
+
+def _has_invalid_text(values: pa.Array) -> Bools:
+    """Returns which rows have text that is not UTF-8, which Spark's text may be: bool of shape (rows,)."""
+    if _is_valid(values):
+        return np.zeros(len(values), np.bool_)
+    return np.array([not _is_valid(values.slice(row, 1)) for row in range(len(values))], np.bool_)
+
+
+def _is_valid(values: pa.Array) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
 
 WRONG_RESULT = "correct the function, and start again"
 """The remedy for a function that does not return an array of its type with a value for each row."""
@@ -76,4 +103,7 @@ def _checked(call: Call, result: Any, rows: int) -> pa.Array:
     return as_written(result, call.type)
 
 
-KERNELS = {PYTHON: Kernel(("any, ...",), _run, is_eager=True)}
+KERNELS = {
+    BY_SPARK: Kernel(("any, ...",), _value, is_eager=True),
+    PYTHON: Kernel(("any, ...",), _run, is_eager=True),
+}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import offsets_from, offsets_of
-from frazil.process.kernels.compare import equal, same_type
+from frazil.process.kernels.conditions import equal, same_type
 from frazil.process.kernels.values import (
     INVALID_ARRAY_INDEX,
     Kernel,

@@ -8,24 +8,13 @@ from functools import cache
 
 from frazil.plugins.registration import value_of
 from frazil.plugins.stages import TABLE_STAGES
-from frazil.process.kernels import (
-    arithmetic,
-    by_spark,
-    casts,
-    compare,
-    conditions,
-    functions,
-    hashes,
-    nested,
-    text,
-    time,
-)
+from frazil.process.kernels import arithmetic, casts, conditions, functions, hashes, nested, text, time
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Program, calls_in, expressions_of
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, by_spark, functions)
+    for family in (conditions, arithmetic, casts, text, hashes, time, nested, functions)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""

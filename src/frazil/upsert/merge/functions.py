@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError
-from frazil.name_case import Spellings
 from frazil.write.target import TableTarget
 
 _ALL_COLUMNS = ""

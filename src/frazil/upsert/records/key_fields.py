@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.mongodb.document_ids import ID
+from frazil.cdc.document_ids import ID
+from frazil.column_names import change_case, fold_case
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
@@ -27,7 +28,6 @@ from frazil.decode.messages import message_schemas
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.error_classes import ErrorClass
-from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import KEY_SCHEMA, is_record

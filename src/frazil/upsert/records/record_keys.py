@@ -18,23 +18,22 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.mongodb.document_ids import ID, read_ids
+from frazil.cdc.document_ids import ID, read_ids
+from frazil.column_names import fold_case
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
 from frazil.decode.settings import EXTENDED_JSON, NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
-from frazil.name_case import fold_case
 from frazil.rows.connect_messages import payloads_of
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
-from frazil.schema.declared_values import DeclaredValues
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names, column_settings
 from frazil.schema.projection import KEY_ROOT, format_path
-from frazil.schema.selection import Path
+from frazil.schema.selection import DeclaredValues, Path
 from frazil.types import RESERVED_COLUMNS
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import bare_keys, column_of, leaves_of, places_of, struct_at

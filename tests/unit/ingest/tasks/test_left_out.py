@@ -18,8 +18,7 @@ from frazil.ingest.tasks.task_job import FLOOR_BYTES, MOST_VALUE_BYTES, Job, mos
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.report import TaskReport
 from frazil.schema.evolve import new_schema
-from frazil.shares.naming import parse_template
-from frazil.shares.share import Division, Share
+from frazil.shares.share import Division, Share, parse_template
 from frazil.types import BadRecord, DataFile
 from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -33,8 +33,7 @@ from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Projec
 from frazil.report import TaskReport, load_report
 from frazil.rows import decoder
 from frazil.schema.evolve import new_schema
-from frazil.shares.naming import parse_template
-from frazil.shares.share import Division, Share
+from frazil.shares.share import Division, Share, parse_template
 from frazil.types import BadRecord
 from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import changed, records_of, run, target_of

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pytest
 
-from frazil.kafka.fetch import clients
-from frazil.kafka.fetch.clients import cluster_of
+from frazil.kafka.fetch import cluster
+from frazil.kafka.fetch.cluster import cluster_of
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.source import reading
 from tests.fixtures.made_brokers import MadeCluster
@@ -23,8 +23,8 @@ _FETCH, _METADATA, _VERSIONS = 1, 3, 18
 @pytest.fixture(autouse=True)
 def _others() -> Iterator[None]:
     yield
-    while clients._clusters:
-        clients._clusters.popitem()[1].close()
+    while cluster._clusters:
+        cluster._clusters.popitem()[1].close()
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -57,6 +57,6 @@ def test_a_renewed_secret_is_used_and_former_clients_are_closed() -> None:
     old, new = cluster_of(known[0]), cluster_of(known[1])
     assert cluster_of(known[0]) is old
     newest = cluster_of(known[2])
-    assert list(clients._clusters.values()) == [old, newest]
+    assert list(cluster._clusters.values()) == [old, newest]
     assert cluster_of(known[1]) is not new
     assert newest.settings["sasl.password"] == "newest"

@@ -29,9 +29,9 @@ from frazil.cdc.envelope import (
     SCHEMA_CHANGE,
     TOMBSTONE,
     TRANSACTION,
+    MessageRows,
 )
-from frazil.cdc.json.members import EnvelopeBatch, read_number, read_string
-from frazil.cdc.messages import MessageRows
+from frazil.cdc.json_members import EnvelopeBatch, read_number, read_string
 from frazil.cdc.positions import IN_MESSAGES
 from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
 from frazil.decode.conversion import Conversion

@@ -31,7 +31,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.cdc.json.members import EnvelopeBatch
+from frazil.cdc.json_members import EnvelopeBatch
+from frazil.column_names import Spellings
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Fault, Group, bytes_of, offsets_of
 from frazil.decode.conversion import Conversion
@@ -44,7 +45,6 @@ from frazil.decode.json.slices import Slices, Texts, group_equal
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.json.values import OUT_OF_RANGE
 from frazil.error_classes import ErrorClass
-from frazil.name_case import Spellings
 from frazil.schema.arrow import Bools, Ints, arrow_type, structs_where
 
 _FORM = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*)", re.DOTALL)

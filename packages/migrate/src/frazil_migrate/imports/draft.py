@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from frazil.errors import SpecError
+from frazil.files import temporary_folder
 from frazil.secrets import secrets_of
 from frazil.spec import load_spec
-from frazil.temporary import temporary_folder
 
 _PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 _MORE = re.compile(r" \(and \d+ more problems? in this file\)")

@@ -1,0 +1,1 @@
+"""Files of HDFS, for tables there."""

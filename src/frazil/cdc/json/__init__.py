@@ -1,1 +1,0 @@
-"""Envelopes in JSON opened: the members of each message, read where they are in its text."""

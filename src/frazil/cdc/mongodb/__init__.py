@@ -1,1 +1,0 @@
-"""MongoDB documents in Debezium's envelopes, and their ids in record keys."""
