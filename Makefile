@@ -11,7 +11,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 .PHONY: setup machine test-setup sbom manifests demo picture test test-core $(PACKAGE_TESTS) test-all corpus check lint docs site bench \
 	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
 	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
-	soak-verify figures prometheus console collector catalogs stores readers lock clean
+	soak-verify soak-blobs figures prometheus console collector catalogs stores readers lock clean
 
 setup: $(VENV)/.jars
 
@@ -235,6 +235,10 @@ soak-guard: setup $(VENV)/.dev
 # An hour of topics by chance, each read in ranges by chance and by librdkafka; FRAZIL_SOAK_SECONDS, FRAZIL_SEED for others.
 soak-reader: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/integration/kafka_fetch
+
+# A table of pictures, films and point clouds: 300 kills, two processes, packs that are swept and copied; FRAZIL_KILLS for others.
+soak-blobs: test-setup
+	$(BIN)/python -m pytest -s -m soak packages/blobs/tests/acceptance/test_killed.py
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

@@ -6,8 +6,9 @@ as in the tests.
 
 - `write`: raw values of 200 kB become rows and packs in a task, against the client of the store that writes the same
   bytes in objects of the size of a pack.
-- `read`: all objects of a table in the order of a shuffle, as training reads them, and a tenth of them at random,
-  against one file each, by the same client with as many requests at a time; each request waits for 20 ms first.
+- `read`: all objects of a table in a random order, all of them as training reads them, and a tenth of them at random,
+  against one file each, by the same client with as many requests at a time; each request waits for 20 ms first. The
+  processor time, of this process and of the store, says what is left where other work disturbs.
 - `embeddings`: rows with vectors become Parquet in a task's writer, against Arrow's writer alone.
 - `search`: the ten nearest vectors by an index; how long reading the vectors takes, and building the index.
 """
@@ -15,6 +16,7 @@ as in the tests.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -50,7 +52,7 @@ from frazil.write.target import TableFiles, TableQuery, TableTarget
 from frazil.write.write import FileWriter
 from frazil_blobs import BlobDataset
 from frazil_blobs.nearest import VectorIndex, build, nearest_of
-from frazil_blobs.reading import PARALLEL, Reader
+from frazil_blobs.reading import PARALLEL, read_with
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.stage import BlobStage, reshape
 from tests.fixtures.stores.servers import S3Gateway
@@ -151,19 +153,33 @@ def alone(store: Store, name: str, count: int) -> None:
         stream.close()
 
 
-def compare(what: str, unit: str, amount: float, *subjects: tuple[str, Callable[[], object]]) -> None:
+def compare(
+    what: str, unit: str, amount: float, *subjects: tuple[str, Callable[[], object]], store: Store | None = None
+) -> None:
     """Prints how much of something each subject does in a second, in turn, and the ratio of the first to the second."""
     times: dict[str, list[float]] = {name: [] for name, _ in subjects}
+    used: dict[str, list[float]] = {name: [] for name, _ in subjects}
     for _ in range(_TURNS):
         for name, act in subjects:
-            begin = time.perf_counter()
+            begin, used_s = time.perf_counter(), cpu_s(store)
             act()
             times[name].append(time.perf_counter() - begin)
+            used[name].append(cpu_s(store) - used_s)
     rates = {name: amount / statistics.median(some) for name, some in times.items()}
     for name, rate in rates.items():
-        say(f"{what}: {name}: {rate:,.1f} {unit}/s")
+        cost_ms = statistics.median(used[name]) * 1000 / amount
+        say(f"{what}: {name}: {rate:,.1f} {unit}/s, {cost_ms:.3f} ms of a processor for each")
     first, second = rates.values()
     say(f"{what}: {first / second:.2f} x")
+
+
+def cpu_s(store: Store | None) -> float:
+    """Returns the processor time of this process, and of a store's."""
+    used_s = time.process_time()
+    if store is not None:
+        fields = Path(f"/proc/{store.server.pid}/stat").read_text().rpartition(")")[2].split()
+        used_s += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used_s
 
 
 def measure_write(store: Store, folder: Path, objects: int) -> None:
@@ -199,18 +215,21 @@ def measure_read(store: Store, folder: Path, objects: int) -> None:
         dataset._io = away
         assert sum(len(sample["value"]) == OBJECT_BYTES for sample in dataset) == objects
 
-    def of_reader() -> None:
-        Reader(away, rows.column("value").take(pa.array(tenth))).contents()
+    def of_rows(chosen: np.ndarray[Any, Any]) -> None:
+        assert read_with(away, rows.column("value").take(pa.array(chosen))).null_count == 0
 
     def of_files(chosen: np.ndarray[Any, Any]) -> None:
         with ThreadPoolExecutor(PARALLEL) as pool:
             for _ in pool.map(lambda n: away.read_range(names[n], 0, OBJECT_BYTES), chosen.tolist()):
                 pass
 
-    shuffled = ("a table, shuffled by BlobDataset", of_dataset), ("separate files", lambda: of_files(order))
-    compare("read all", "objects", objects, *shuffled)
-    sampled = ("packs of a table", of_reader), ("separate files", lambda: of_files(tenth))
-    compare("read a tenth", "objects", tenth.size, *sampled)
+    files, sampled_files = ("separate files", lambda: of_files(order)), ("separate files", lambda: of_files(tenth))
+    in_order = ("packs of a table", lambda: of_rows(order))
+    compare("read in a random order", "objects", objects, in_order, files, store=store)
+    shuffled = ("a table, shuffled by BlobDataset", of_dataset)
+    compare("read for training", "objects", objects, shuffled, files, store=store)
+    sampled = ("packs of a table", lambda: of_rows(tenth))
+    compare("read a tenth", "objects", tenth.size, sampled, sampled_files, store=store)
 
 
 class _OneTable(NoopCatalog):

@@ -146,7 +146,7 @@ class Table:
         rows = sum(len(part) for part in ids)
         return {"(rows)": rows, "(different ids)": len(numpy.unique(numpy.concatenate(ids))) if ids else 0, **sums}
 
-    def positions(self, partition: str = "_partition", offset: str = "_offset") -> int:
+    def positions(self, partition: str = "_kafka_partition", offset: str = "_offset") -> int:
         """How many different (partition, offset) these columns hold."""
         names = [str(path) for _, path in self.files()]
         seen = [

@@ -53,6 +53,10 @@ class _Stored:
     schema: pa.Schema
     unreadable: dict[str, str] = field(default_factory=dict)
 
+    def parts(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """See StoredRows."""
+        yield "rows", self.batches(names)
+
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """See StoredRows."""
         wanted = pa.schema([field for field in self.schema if names is None or field.name in names])

@@ -31,7 +31,7 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     "schemas": (
         "texts, joined by commas",
         "The schemas that values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that"
-        " this table has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
+        " this table has met), `latest`, or the format (`json`, `text`, `raw`) if values have no schema.",
     ),
     "watermarks": (
         "JSON: topic → partition → milliseconds",
@@ -219,7 +219,7 @@ LOG_EVENTS: dict[str, str] = {
     "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
     "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
     " lead.",
-    "leadership_taken": "This process leads now, and why: `start`, there was no leader; `released`, the last one stood down;"
+    "leadership_taken": "This process leads now, and why: `start`, nobody led; `released`, the last one stood down;"
     " `lost`, it has ended; `forced`, it did not answer.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
@@ -322,7 +322,7 @@ LOG_EVENTS: dict[str, str] = {
     "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
     " [`verify`](../troubleshoot/table-differs.md) in the pipeline file.",
     "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
-    " no fault. See [verify](../guides/verify.md#while-the-pipeline-runs).",
+    " no fault. See [verify](../guides/verify-schedule.md).",
     "table_verified": "Some of the newest commits were compared with the topics: their rows are those of their records.",
     "table_paused": "An operator has [paused](../operate/http.md#commands) the table.",
     "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
@@ -363,6 +363,7 @@ FAILPOINTS: dict[str, str] = {
     "repair.before": "the rows that a repair removes are about to be looked up",
     "repair.written": "the files of a repair are written, its commit is not sent",
     "repair.landed": "the commit of a repair has landed",
+    "verify.kept": "a part of a comparison is kept, so that a later call continues behind it",
     "maintenance.planned": "a maintenance action is about to begin",
     "maintenance.compact.begins": "groups of data files are about to be rewritten",
     "maintenance.compact.written": "the new data files are written, their commit is not sent",

@@ -70,7 +70,7 @@ class UpsertTables:
         """Every log has each change of the topic once, and the last ones are what is in the table."""
         for table in self._twice:
             rows = self._rows(self.name(table, "log"))
-            images = [(row["_partition"], row["_offset"], row["_image"]) for row in rows]
+            images = [(row["_kafka_partition"], row["_offset"], row["_image"]) for row in rows]
             assert len(images) == len(set(images)), table.name
             of_partition = ends[
                 self.source.topic(table)

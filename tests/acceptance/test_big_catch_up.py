@@ -91,14 +91,16 @@ def sums(read: Read) -> Read:
     def summed(metadata: Metadata, snapshot: int) -> pa.Table:
         offsets = read(metadata, snapshot)["_offset"]
         distinct = pc.count_distinct(offsets).as_py()
-        return pa.Table.from_pylist([{"id": len(offsets), "_offset": pc.sum(offsets).as_py(), "_partition": distinct}])
+        return pa.Table.from_pylist(
+            [{"id": len(offsets), "_offset": pc.sum(offsets).as_py(), "_kafka_partition": distinct}]
+        )
 
     return summed
 
 
 def sums_by(spark: ForeignSpark, pipeline: Pipeline, table: str) -> Read:
     """The same by Spark, which adds up by itself."""
-    sums = "count(*) as id, sum(_offset) as _offset, count(distinct _offset) as _partition"
+    sums = "count(*) as id, sum(_offset) as _offset, count(distinct _offset) as _kafka_partition"
 
     def summed(_: Metadata, snapshot: int) -> pa.Table:
         spark.restart()
@@ -112,8 +114,8 @@ def check_backlog(pipeline: Pipeline, table: str) -> None:
     """Every record of it is there, once."""
     metadata = pipeline.current(table)
     assert metadata is not None
-    places = open_table(metadata).scan(selected_fields=("_partition", "_offset")).to_arrow()
+    places = open_table(metadata).scan(selected_fields=("_kafka_partition", "_offset")).to_arrow()
     assert places.num_rows == BACKLOG
     for partition in range(PARTITIONS):
-        offsets = places.filter(pc.equal(places["_partition"], partition))["_offset"]
+        offsets = places.filter(pc.equal(places["_kafka_partition"], partition))["_offset"]
         assert np.array_equal(np.sort(offsets.to_numpy()), np.arange(BACKLOG // PARTITIONS))

@@ -63,7 +63,7 @@ class PendingDeadLetters:
         """Rows and dead letters together are the ledger; each dead letter has the bytes of its record."""
         records = self.pipeline.ledger.of(self.topic)
         bad = {place for place, value in records.items() if value in BROKEN or (not is_cured and _is_large(value))}
-        rows = {(row["_topic"], row["_partition"], row["_offset"]): row for row in self._unique(self.table, "_")}
+        rows = {(row["_topic"], row["_kafka_partition"], row["_offset"]): row for row in self._unique(self.table, "_")}
         dead_letters = {
             (row["topic"], row["partition"], row["offset"]): row["value"] for row in self._unique(self.dead_letters, "")
         }

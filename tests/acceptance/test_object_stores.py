@@ -146,10 +146,10 @@ def opened(folder: Path, servers: str, spark: ForeignSpark, access: Access) -> I
 
 
 def rows_in(spark: ForeignSpark, pipeline: Pipeline, lake: StoredLake, table: str) -> list[dict[str, Any]]:
-    """What Spark reads of the table's newest snapshot. It cannot read the column `_partition`, which is always 0."""
+    """What Spark reads of the table's newest snapshot."""
     metadata = Stored(lake.locations(pipeline.name)[table], {"io-impl": S3, **lake.properties()})
     [newest] = spark.sql(f"select snapshot_id from {spark._registered(metadata)}.refs where name = 'main'")
-    return [{**row, "_partition": 0} for row in spark.read(metadata, newest["snapshot_id"]).to_pylist()]
+    return spark.read(metadata, newest["snapshot_id"]).to_pylist()
 
 
 def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
@@ -218,7 +218,7 @@ def test_a_wrong_key_and_a_missing_bucket_are_named(
 ) -> None:
     """To the driver, when it creates a table, and to a task."""
     if not kind.missing:
-        pytest.skip("it has neither buckets nor keys: test_hdfs.py has what it refuses")
+        pytest.skip("it has neither buckets nor keys: packages/hdfs/tests/acceptance/test_hdfs.py has what it refuses")
     refused = [(granted("missing"), kind.missing, "create the bucket, or correct `catalog.warehouse`")]
     if kind.wrong:
         refused.append((granted(is_wrong=True), kind.wrong, "check the credentials under `catalog.properties`"))

@@ -42,7 +42,7 @@ other on its way to the next, as there are four threads for commits.
 """
 NOBODYS = b"\x7f\xff\xff\xfe"
 """A schema id that the registry never has."""
-PLACES = ("_topic", "_partition", "_offset")
+PLACES = ("_topic", "_kafka_partition", "_offset")
 HEADER = {"type": "struct<id: long, o: string>", "header": "event"}
 OWN = ("_key", "sent")
 """The columns of the key and of the header, which only a stream's first table has."""

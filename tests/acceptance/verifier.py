@@ -32,7 +32,7 @@ MOST_SNAPSHOTS = 300
 Place = tuple[str, int, int]
 Records = Mapping[Place, bytes | None]
 Rows = dict[Place, dict[str, Any]]
-_PLACE_COLUMNS = ("_topic", "_partition", "_offset")
+_PLACE_COLUMNS = ("_topic", "_kafka_partition", "_offset")
 _LOCATIONS = "select table_namespace, table_name, metadata_location from iceberg_tables"
 
 
@@ -145,7 +145,7 @@ def compare(rows: list[dict[str, Any]], expected: Records, known: Rows | None = 
 
 def place_of(row: Mapping[str, Any]) -> Place:
     """Where the row's record lies in Kafka, by its own columns."""
-    return (row["_topic"], row["_partition"], row["_offset"])
+    return (row["_topic"], row["_kafka_partition"], row["_offset"])
 
 
 def prefix(records: Records, progress: Mapping[str, Mapping[int, int]]) -> dict[Place, bytes | None]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from frazil_verify.model.protobuf import Field, message_class, proto_text
 from tests.corpus.shapes import (
     BOOLEAN,
     BYTES,
@@ -43,6 +42,7 @@ from tests.corpus.topics import (
 )
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import odd_text
+from tests.simulation.judge.proto_messages import Field, message_class, proto_text
 
 COUNT = 640
 KEYS = 150

@@ -40,7 +40,7 @@ def _written(stream: Stream, settings: Mapping[str, Any]) -> dict[str, Any]:
         given.pop("key_columns", None)
     metadata = given.get("metadata", [])
     if isinstance(metadata, list):
-        given["metadata"] = list(dict.fromkeys(["partition", "offset", *metadata]))
+        given["metadata"] = {name: f"_{name}" for name in ("partition", "offset", *metadata)}
     if "columns" in given:
         columns = given["columns"].items()
         given["columns"] = {name: "string" if name in stream.texts else one for name, one in columns}

@@ -42,19 +42,16 @@ CUSTOMER = {"name": "ann", "address": {"zipCode": "10115"}, "taxNumber": 7}
 
 
 class Shaped:
-    """The topics of `p.shaped`, of `p.named`, whose metadata columns have names of their own, and of `p.odd`, whose columns
-    have odd names.
-    """
+    """The topics of `p.shaped`, of `p.placed`, which has metadata columns, and of `p.odd`, whose columns have odd names."""
 
     def __init__(self, servers: str) -> None:
-        self._shaped, self.named, self._odd = (Ledger(servers, new_id(), 1) for _ in range(3))
+        self._shaped, self.placed, self._odd = (Ledger(servers, new_id(), 1) for _ in range(3))
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
-        metadata = {"topic": "kafka_topic", "partition": "kafka_partition", "offset": "kafka_offset"}
         return {
             "p.shaped": {"topic": self._shaped.topic, **SHAPE},
-            "p.named": {"topic": self.named.topic, "metadata": metadata},
+            "p.placed": {"topic": self.placed.topic, "metadata": ["topic", "partition", "offset"]},
             "p.odd": {"topic": self._odd.topic},
         }
 
@@ -63,7 +60,7 @@ class Shaped:
         seen = {"orderId": 1, "customer": CUSTOMER, "seenAt": 1_700_000_000_123, "noise": [1, "x"]}
         _produce(self._shaped, "k1", "00-a", seen)
         _produce(self._shaped, None, None, {"orderId": 2, "customer": None, "noise": {"a": 1}})
-        self.named.produce(100)
+        self.placed.produce(100)
         _produce(self._odd, None, None, {name: number for number, (name, *_) in enumerate(NAMES)})
 
     def produce_more(self) -> None:

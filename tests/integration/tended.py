@@ -82,7 +82,7 @@ class Tended:
         target = self.target(self.lake.catalog)
         writer = FileWriter(target)
         places = [
-            {**row, "_partition": 1, "_offset": row["v"], "_timestamp": START + timedelta(hours=row["v"])}
+            {**row, "_kafka_partition": 1, "_offset": row["v"], "_timestamp": START + timedelta(hours=row["v"])}
             for row in rows
         ]
         writer.write(pa.Table.from_pylist(places, target.arrow_schema))

@@ -50,7 +50,7 @@ def rows(folder: Path, table: str) -> list[dict[str, Any]]:
 
 def in_order(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """By partition and offset, the row before an update first."""
-    return sorted(map(dict, found), key=lambda one: (one["_partition"], one["_offset"], one["_image"] == "after"))
+    return sorted(map(dict, found), key=lambda one: (one["_kafka_partition"], one["_offset"], one["_image"] == "after"))
 
 
 def noting_what_is_read(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_one_read_of_a_topic_feeds_a_changelog_an_append_and_an_upsert_table(
     assert ran.reads == 1
     history = in_order(rows(folder, "history"))
     assert [
-        (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
+        (one["_kafka_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
     ] == [
         (0, 0, "r", "after", 1, "Ada"),
         (0, 1, "c", "after", 2, "Bob"),
@@ -143,12 +143,12 @@ def test_one_read_of_a_topic_feeds_a_changelog_an_append_and_an_upsert_table(
     ]
     assert history[2] == {
         "id": 2, "name": "Bob", "note": "n2", "created": "2026-11-21T08:18:54.645325Z", "email": None,
-        "_partition": 0, "_offset": 2, "_op": "u", "_image": "after", "_transaction_id": "749:26683552",
+        "_kafka_partition": 0, "_offset": 2, "_op": "u", "_image": "after", "_transaction_id": "749:26683552",
         "_source_ts": datetime(2026, 11, 21, 8, 18, 54, 646089, UTC),
         "_connector_ts": datetime(2026, 11, 21, 8, 18, 54, 968999, UTC), "_unavailable": None,
     }  # fmt: skip
     written = rows(folder, "rows")
-    assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
+    assert sorted((one["_kafka_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
     upserted = sorted((one["id"], one["name"]) for one in rows(folder, "upsert_table"))

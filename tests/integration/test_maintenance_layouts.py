@@ -187,7 +187,7 @@ def _ordered(value: int | str | datetime | None) -> int:
             ("bucket(id, 2)", "v desc", ("v", "name"), ("v", "name")),
             ("region", "", ("region", "at", "id"), ("at", "id")),
             ("", "", ("id", "v"), ("id", "v")),
-            ("", "name", ("_partition", "_offset", "id"), ("_partition", "_offset", "id")),
+            ("", "name", ("_kafka_partition", "_offset", "id"), ("_kafka_partition", "_offset", "id")),
         ],
         2,
     ),

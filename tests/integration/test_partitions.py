@@ -421,16 +421,14 @@ def test_odd_names_are_kept_and_read_as_the_page_reports(scene: Scene, with_tabl
         assert found.to_arrow_table().to_pylist() == [expected]
 
 
-def test_spark_reads_every_column_of_a_table_with_named_metadata_columns(
-    scene: Scene, with_tables: ForeignSpark
-) -> None:
-    found = with_tables.sql("select * from frazil.p.named order by kafka_offset")
+def test_spark_reads_every_column_of_a_table_with_metadata(scene: Scene, with_tables: ForeignSpark) -> None:
+    found = with_tables.sql("select * from frazil.p.placed order by _offset")
     assert len(found) == 100
     assert found[7] == {
         "number": 7,
         "word": "w7",
         "half": 3.5,
-        "kafka_topic": scene.shaped.named.topic,
-        "kafka_partition": 0,
-        "kafka_offset": 7,
+        "_topic": scene.shaped.placed.topic,
+        "_kafka_partition": 0,
+        "_offset": 7,
     }

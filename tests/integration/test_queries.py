@@ -319,7 +319,7 @@ def test_rows_of_a_map_have_no_place_in_a_program(catalyst: Catalyst) -> None:
 
 
 def test_metadata_keeps_its_name_in_a_query(catalyst: Catalyst) -> None:
-    assert list(_columns(query_of(catalyst, "select id, _partition from records"))) == ["id", "_partition"]
+    assert list(_columns(query_of(catalyst, "select id, _kafka_partition from records"))) == ["id", "_kafka_partition"]
 
 
 def test_every_allowed_function_is_one_of_sparks_scalar_functions(jvm: Jvm) -> None:

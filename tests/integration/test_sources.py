@@ -215,7 +215,9 @@ def test_records_with_timestamps_in_nanoseconds_are_rows_without_timestamp_colum
     headers = {row["_headers"][0]["value"] for row in plain if row["n"] in FAR}
     assert headers == {str(n).encode() for n in FAR}
     for partition in (0, 1):
-        mine = sorted((row for row in plain if row["_partition"] == partition), key=lambda row: int(row["_offset"]))
+        mine = sorted(
+            (row for row in plain if row["_kafka_partition"] == partition), key=lambda row: int(row["_offset"])
+        )
         assert [row["n"] for row in mine] == [n for n in range(COUNT) if n % 7 % 2 == partition]
         assert [row["_offset"] for row in mine] == list(range(len(mine)))
     assert {row["n"] for row in ran.rows("timed")} == set(range(COUNT)) - FAR

@@ -215,6 +215,7 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
 @pytest.mark.parametrize(
     ("extra", "text"),
     [
+        ("cluster", "spark: {master: 'spark://127.0.0.1:9'}"),
         ("ha", "ha: {elect: kafka}"),
         ("http", "http: {listen: '127.0.0.1:9'}"),
         ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
@@ -231,9 +232,10 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     (tmp_path / "frazil.yaml").write_text("\n".join(lines))
     words = [str(core / "frazil"), "status"]
     ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    key = "spark.master" if extra == "cluster" else extra
     assert (ended.returncode, ended.stderr) == (
         2,
-        f"error: what `{extra}` configures is in the package frazil-{extra}, which is not installed\n"
+        f"error: what `{key}` configures is in the package frazil-{extra}, which is not installed\n"
         f"where: frazil.yaml:{len(lines)}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
     )
 

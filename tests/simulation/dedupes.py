@@ -66,7 +66,7 @@ class DedupeHistory(StateHistory):
         return bool(self.produced)
 
     def check_snapshot(self, snapshot_id: int, order: list[Place], new: list[Place], progress: Progress | None) -> None:
-        rows = [(row["_topic"], row["_partition"], row["_offset"]) for row in self.table.rows_at(snapshot_id)]
+        rows = [(row["_topic"], row["_kafka_partition"], row["_offset"]) for row in self.table.rows_at(snapshot_id)]
         kept = self._kept(order)
         assert sorted(rows) == sorted(kept), f"snapshot {snapshot_id}: {set(rows) ^ set(kept)}"
         if new and progress is not None and progress.batch.balance is not None:

@@ -40,7 +40,7 @@ from frazil.runtime.machine import check_files, check_jars, check_java, check_te
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
-from frazil.spec.publishing import refusing_reader
+from frazil.spec.changes import reader_without
 from frazil.stages.table import table_stages
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
@@ -295,8 +295,7 @@ def _load(table: Table, catalog: Catalog) -> None:
 def _refuse_unreadable(table: Table) -> None:
     """Raises SpecError for an existing table that an engine of `readers` cannot read."""
     spec, version = table.spec, 0 if table.state is None else table.state.format_version
-    has_deletes = spec.changes.mode == "upsert" and not spec.publishing.copies_rows
-    reader = refusing_reader(spec.publishing.readers, version, has_deletes)
+    reader = reader_without(spec, version)
     if reader is not None:
         raise SpecError(
             f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",
@@ -445,14 +444,8 @@ def check_cluster(url: str, conf: Mapping[str, str], environment: Mapping[str, s
     """Yields whether the master of a cluster answers; nothing where tasks run in the process of the run. Arguments: as of
     `Cluster.check`, and the URL of the master.
     """
-    if _TASKS_HERE.fullmatch(url):
-        return
-    try:
-        cluster = cluster_of(url)
-    except SpecError as error:
-        yield failed("spark master", f"looked for what runs tasks at {url}", error)
-    else:
-        yield from cluster.check(conf, environment, jvm)
+    if not _TASKS_HERE.fullmatch(url):
+        yield from cluster_of(url).check(conf, environment, jvm)
 
 
 def _check_spark(spec: PipelineSpec) -> Iterator[Finding]:

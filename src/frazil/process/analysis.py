@@ -51,7 +51,7 @@ from frazil.stages.notes import StageNote
 from frazil.types import RESERVED_COLUMNS
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
-METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
+METADATA = ("_key", "_headers", "_topic", "_kafka_partition", "_offset", "_timestamp")
 
 
 # No column of a query has such a name.

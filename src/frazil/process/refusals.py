@@ -217,9 +217,9 @@ _NOW = "use `_timestamp`, the time of the record"
 _INSTEAD = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "localtimestamp", "current_time"), _NOW),
     **dict.fromkeys(("count", "sum", "min", "max", "avg", "mean", "first", "last", "any", "collect_list"), _ONE_RECORD),
-    **dict.fromkeys(("uuid", "monotonically_increasing_id"), "use `_topic`, `_partition` and `_offset`"),
+    **dict.fromkeys(("uuid", "monotonically_increasing_id"), "use `_topic`, `_kafka_partition` and `_offset`"),
     **dict.fromkeys(
-        ("rand", "random", "randn", "shuffle"), "use a hash of the record, such as `hash(_partition, _offset)`"
+        ("rand", "random", "randn", "shuffle"), "use a hash of the record, such as `hash(_kafka_partition, _offset)`"
     ),
     "sequence": "write the list out, `array(1, 2, 3)`",
     "inline": "use `explode`, and select the members of its elements",

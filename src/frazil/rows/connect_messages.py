@@ -21,7 +21,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import FLAT, has_documents, is_wrapped, open_columns, read_part
 from frazil.decode.cast import convert_columns
-from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
+from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order, select_columns
 from frazil.decode.connect.schema import (
     ConnectType,
     as_declared,
@@ -40,7 +40,6 @@ from frazil.decode.json.grammar import ABSENT, NULL, OBJECT, skip_space
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import open_texts
 from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
-from frazil.decode.regroup import select_columns
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Envelope, Reading
 from frazil.error_classes import ErrorClass

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Decoded, first_mismatches
+from frazil.decode.columns import Decoded, first_mismatches, member_at, regroup
 from frazil.decode.conversion import Conversion, Place, require, require_inside
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
-from frazil.decode.regroup import member_at, regroup
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values

@@ -21,8 +21,7 @@ from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismat
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
-from frazil.decode.forms import OWN_FORMS, Forms, forms_of
-from frazil.decode.messages import FIRST, has_message_schemas, message_schemas, text_schemas
+from frazil.decode.messages import FIRST, OWN_FORMS, Forms, forms_of, has_message_schemas, message_schemas, text_schemas
 from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StringType, StructType
 
+from frazil.decode.columns import member_at
 from frazil.decode.limits import read_bounded
 from frazil.decode.plain import read_text
-from frazil.decode.regroup import member_at
 from frazil.decode.settings import NO_EVOLUTION, Reading
 from frazil.decode.wire_format import last_header
 from frazil.rows.decoder import decode_values
@@ -233,9 +233,9 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 def _is_plain(target: TableTarget) -> bool:
     crashing = target.known.crashing or None
-    others = (target.changes, target.envelope, target.source, target.record_key, target.dedupe, crashing)
+    others = (target.envelope, target.source, target.record_key, crashing)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
-    return is_known and all(part is None for part in others)
+    return is_known and not target.looks_up_rows and all(part is None for part in others)
 
 
 def _rows_depend_on(target: TableTarget) -> object:

@@ -282,6 +282,9 @@ def _check_extras(spec: PipelineSpec) -> Iterator[Mistake]:
         if is_used(spec) and not is_installed(name):
             error = not_installed(name, f"what `{name}` configures")
             yield Mistake(name, error.message, error.remedy)
+    if not spec.spark.master.startswith("local") and not is_installed("cluster"):
+        error = not_installed("cluster", "what `spark.master` configures")
+        yield Mistake(("spark", "master"), error.message, error.remedy)
     table = next((table for table in spec.declared if table.publishing.is_scheduled), None)
     if table is not None and not is_installed("publish"):
         error = not_installed("publish", "what `publish` configures")

@@ -120,7 +120,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
-    """Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the
+    """Metadata of a record besides its value, in columns _topic, _kafka_partition, _offset and so on, or in the
     columns that a mapping names."""
     changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
     layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()

@@ -33,9 +33,15 @@ MetadataField = Literal[
 HISTORY: tuple[MetadataField, ...] = ("valid_from", "valid_to", "is_current")
 """The columns of a table with `mode: history` that show when a version of a row was valid."""
 METADATA_COLUMNS: Mapping[MetadataField, str] = {
-    field: field if field in HISTORY else f"_{field}" for field in get_args(MetadataField)
+    **{field: field if field in HISTORY else f"_{field}" for field in get_args(MetadataField)},
+    "partition": "_kafka_partition",  # Iceberg reserves `_partition`, and its Spark reader refuses a table with it.
 }
-"""The column that each field of `metadata` is written to, unless the file names another."""
+"""The column that each field of `metadata` is written to, unless the file names another, and its name in queries."""
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "duplicate", "late", "tombstone", "heartbeat", "transaction", "schema_change",
+    "message", "delete", "truncate", "update_without_document", "notification",
+)  # fmt: skip
+"""What records are counted as that are dropped, or change no row: no expectation has such a name."""
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
 Constant = str | int | float | bool

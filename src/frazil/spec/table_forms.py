@@ -48,7 +48,7 @@ def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
         if column in columns.values():
             message = f"`metadata` writes two fields to the column `{column}`"
             raise SpecError(message, remedy="rename one of the columns")
-        if column.lower() in RESERVED_COLUMNS and column != METADATA_COLUMNS[field]:
+        if column.lower() in RESERVED_COLUMNS and column != f"_{name}":
             message = f"the column `{column}` has the name of one of Iceberg's metadata columns"
             raise SpecError(message, remedy="rename the column")
         columns[field] = column

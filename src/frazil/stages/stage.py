@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from frazil.error_classes import ErrorClass
 from frazil.plugins.stages import StageCheck
 from frazil.process.program import Expression, Project
 from frazil.schema.parts import Path
@@ -52,27 +53,26 @@ class Assembled:
 
     #: The records that are left, each with its whole value, and with the value that it had in RAW_VALUE.
     records: pa.RecordBatch
-    #: The records whose values are parts of those of later ones.
-    parts: pa.RecordBatch
-    #: The records whose value can be no part of a whole one.
+    #: The records that make no row and are not bad, such as parts of later ones, by what they are counted as.
+    parts: Mapping[str, pa.RecordBatch]
+    #: The records whose value cannot be part of a whole one.
     refused: pa.RecordBatch
     #: Why not, of each.
-    reasons: Sequence[str]
+    reasons: Sequence[tuple[ErrorClass, str]]
 
 
 RAW_VALUE = "raw_value"
 """The column of records with what was read as their values, where these were assembled."""
-PART = "chunk"
-"""What the parts are counted as."""
 
 
 class Assembler(Protocol):
     """Makes whole records of one topic of those that have parts of their values: what one task does for one table."""
 
-    def take(self, records: pa.RecordBatch, /) -> Assembled | None:
-        """Returns what becomes of the next records; None where none of them is a part.
+    def take(self, records: pa.RecordBatch, /) -> Iterable[Assembled] | None:
+        """Returns what becomes of the next records, of some after the other as memory has room for their whole values; None
+        where none of them is a part.
 
-        Raises: UnavailableError where earlier records cannot be read.
+        Raises: UnavailableError where earlier records cannot be read, also while the result is iterated.
         """
 
 

@@ -111,7 +111,7 @@ def protobuf_topic(chance: Chance) -> Topic:
         made.settings,
         {"value": {"format": "protobuf"}},
         lambda: (None, made.record()),
-        lambda table, fed: {"": protobuf.outcome_of(made.settings, table, fed.value, made.schemas)},
+        lambda table, fed: {"": protobuf.outcome_of(made.settings, table, fed.value, made.messages)},
         register=made.register,
         has_only_seen=False,
     )

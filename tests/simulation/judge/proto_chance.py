@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from frazil_verify.model.protobuf import Field, message_class, proto_text
+from frazil_verify.model.protobuf import Messages
 from frazil_verify.model.settings import Column, Settings
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import METADATA, ZONES
+from tests.simulation.judge.proto_messages import Field, descriptors, message_class, proto_text
 
 _NAMES = ("a", "b", "userId", "lineCount", "size", "x1", "items", "tags", "n0", "N1", "kind")
 _COLUMNS = {
@@ -35,7 +36,8 @@ class ProtoChance:
     """One table with the versions of its message."""
 
     chance: Chance
-    schemas: dict[int, tuple[Field, ...]] = field(default_factory=dict)
+    #: The messages of the versions, by id.
+    messages: dict[int, Messages] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         chance = self.chance
@@ -52,7 +54,7 @@ class ProtoChance:
         for version in self._versions:
             number = register("protobuf", proto_text(version))
             self._ids.append(number)
-            self.schemas[number] = version
+            self.messages[number] = Messages(descriptors(version).SerializeToString())
 
     def record(self) -> bytes | None:
         """Returns a record's value."""

@@ -23,7 +23,7 @@ JDBC = "jdbc:postgresql://db/lake"
     [
         (
             Thrown("java.sql.SQLException", "No suitable driver found for jdbc:postgresql://db/lake"),
-            "there is no JDBC driver for `jdbc:postgresql:`",
+            "Frazil has no JDBC driver for `jdbc:postgresql:`",
             "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
         ),
         (

@@ -10,7 +10,7 @@ import pytest
 from frazil.dead_letters.files import with_new_reason
 from frazil.dead_letters.record import named_schemas
 from frazil.decode.columns import Mismatch
-from frazil.decode.rescue import members_of
+from frazil.decode.conversion import members_of
 from frazil.decode.settings import Reading, WireFormat
 from frazil.error_classes import ErrorClass
 

@@ -74,8 +74,8 @@ def test_a_kept_nested_field_keeps_the_structs_around_it_and_nothing_else_of_the
 def test_a_filter_names_the_fields_that_the_other_steps_leave_and_the_metadata() -> None:
     found = _sql(Steps(keep_fields=[("id",)], add_fields={"topic": "_topic"}, filter="id > 1 -- and so on"))
     assert found == (
-        "select * from (select `id` as `id`, _topic as `topic`, _key, _headers, _topic, _partition, _offset, _timestamp "
-        "from records) as records\nwhere (\nid > 1 -- and so on\n)"
+        "select * from (select `id` as `id`, _topic as `topic`, _key, _headers, _topic, _kafka_partition, _offset, "
+        "_timestamp from records) as records\nwhere (\nid > 1 -- and so on\n)"
     )
 
 

@@ -85,6 +85,11 @@ DOCUMENTS = [
         'pipeline: p\nkafka: {bootstrap.servers: "b:1", client.id: "a"}\n' + _TABLE,
     ),
     files(f"pipeline: p\n---\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: p: q\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(
+        f"pipeline: p\n{_BROKERS}tables:\n  a.b:\n    topic: c\n   mode: append\n", f"pipeline: p\n{_BROKERS}{_TABLE}"
+    ),
+    files(f"pipeline: p\n{_BROKERS}tables:\n\ta.b: {{topic: c}}\n", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(
         f"pipeline: p\nkafka: 'b:1'\n{_TABLE}", f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_TABLE}'
     ),

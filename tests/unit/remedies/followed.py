@@ -45,6 +45,14 @@ FOLLOWED: Mapping[str, str] = {
     "choose one level, or run the command twice": (
         "packages/verify/tests/unit/test_levels.py::test_two_levels_at_once_are_refused_and_one_is_taken"
     ),
+    **dict.fromkeys(
+        (
+            "add --rows, or leave --digests out",
+            "leave --scratch out: this level makes no copy",
+            "leave --scratch out, and set TMPDIR to a folder with the space of a copy",
+        ),
+        "packages/verify/tests/unit/test_levels.py::test_options_of_another_level_are_refused_with_what_to_do",
+    ),
     "add --independent or --rows, or leave --from, --to and --sample out": (
         "packages/verify/tests/unit/test_levels.py::test_a_copy_has_no_bounds_and_other_levels_have"
     ),

@@ -202,7 +202,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 on_bad_record="stop",
                 dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
                 limits=LimitsSpec(columns=50, record_bytes=2**20),
-                metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
+                metadata={"offset": "_offset", "partition": "_kafka_partition", "timestamp": "_timestamp"},
                 commit=CommitSpec(
                     interval_s=0.5, target_file_size_bytes=64 * 1024**2, min_file_size_bytes=32 * 1024**2
                 ),
@@ -372,8 +372,12 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         ),
         (
             b"a:\n\tb: 1\n",
-            "the YAML cannot be read: found character '\\t' that cannot start any token (p.yaml:2); "
-            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+            "the YAML cannot be read: this line is indented by a tab (p.yaml:2); indent it by spaces",
+        ),
+        (
+            b"a:\n  b:\n    c: 1\n   d: 2\n",
+            "the YAML cannot be read: this line is not indented as the keys above it (p.yaml:4); "
+            "indent keys of one mapping alike, by spaces",
         ),
         (
             b"kafka: {bootstrap.servers: b, sasl.password: ${env:X}}\n",

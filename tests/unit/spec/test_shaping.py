@@ -326,7 +326,7 @@ def test_names_that_are_different_columns_are_taken(load: Load, settings: str) -
     assert load(with_table(settings)).tables[0].query.has_steps
 
 
-@pytest.mark.parametrize("settings", ["add_fields: {_partition: _partition}", "rename: {a.b: _file}"])
+@pytest.mark.parametrize("settings", ["add_fields: {_kafka_partition: _kafka_partition}", "rename: {a.b: _file}"])
 def test_names_that_only_look_reserved_are_taken(load: Load, settings: str) -> None:
     assert load(with_table(settings)).tables[0].query.has_steps
 

@@ -7,41 +7,65 @@
 | `frazil-chunk-count` | the number of parts |
 | `frazil-chunk-checksum` | optional: `CRC32C:` and eight hexadecimal digits, of the whole value |
 
-The last part becomes the record, with the whole value. A task whose range begins in the middle of a value reads the parts
-before it once more, so that progress needs no memory of open values: what becomes of a record depends on the `within`
-offsets before it, and on nothing else. Hence a part 0 always begins its value again: whether it was sent before is known
-only to a task that has read back, which would cost a read for each value.
+The last part becomes the record, with the whole value. What becomes of a part depends on records before it alone: on those
+from REPEATED_WITHIN offsets before the value's first part on, which is at most `within` offsets away. A task whose range
+begins later reads these once more, so that progress needs no memory of open values. Bytes of open values are a cache of
+the topic's: where they are too many, they are forgotten, and read again when the last part has come.
 """
 
 from __future__ import annotations
 
-import itertools
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.decode.columns import Mismatch
 from frazil.decode.limits import plain_columns
+from frazil.error_classes import ErrorClass
 from frazil.kafka.fetch.columns import LEFT_OUT, Wanted
 from frazil.kafka.source import read_before
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.stage import RAW_VALUE, Assembled
 from frazil.types import OffsetRange
-from frazil_blobs.settings import BlobSettings
-from frazil_blobs.values import is_intact
+from frazil_blobs.settings import BlobSettings, MiB
+from frazil_blobs.values import Ints, is_intact
 
+PART, REPEATED = "chunk", "repeated_chunk"
+"""What records are counted as that have a part of a later record's value, and the same part once more."""
+REPEATED_WITHIN = 100
+"""So many offsets before a part 0 are searched for the same one: a producer that tries again does it soon."""
+MOST_HELD_BYTES = 128 * MiB
+"""The bytes of open values, and of whole ones that are handed over at a time, unless one value has more."""
+MISSING, OUT_OF_ORDER, CONFLICT, MALFORMED, DAMAGED = (
+    ErrorClass(f"chunk_{name}") for name in ("missing", "out_of_order", "conflict", "malformed", "damaged")
+)
 _PREFIX = "frazil-chunk-"
 _ID, _INDEX, _COUNT, _CHECKSUM = (f"{_PREFIX}{name}" for name in ("id", "index", "count", "checksum"))
 _LONGEST_ID = 256
 _MOST_DIGITS = 9
 _WANTED = Wanted(("partition", "offset", "headers", "value"), (_ID, _INDEX, _COUNT, _CHECKSUM))
 ReadBefore = Callable[[OffsetRange, Wanted], Iterator[pa.RecordBatch]]
+_Place = tuple[int, int]
+"""A partition and an offset of it."""
+
+
+class _Refusal(NamedTuple):
+    """Why a part is a dead letter."""
+
+    kind: ErrorClass
+    reason: str
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What the headers of a record say."""
+class _Headers:
+    """What the headers of a part say."""
 
     id: bytes
     index: int
@@ -49,142 +73,299 @@ class _Part:
     checksum: str | None
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A part that was read, without its bytes."""
+
+    offset: int
+    headers: _Headers
+    size: int
+    #: SHA-256.
+    digest: bytes
+
+    def is_repeat_of(self, earlier: _Part) -> bool:
+        """Whether a producer has sent the earlier part again."""
+        return (self.headers, self.digest) == (earlier.headers, earlier.digest)
+
+
 @dataclass
 class _Value:
     """A value whose parts are being read."""
 
-    #: The offset of its first part.
+    #: The offset of its part 0.
     first: int
+    #: The number of its parts.
     count: int
-    pieces: list[bytes] = field(default_factory=list)
+    #: Those with the numbers 0, 1 and so on, as far as they have come.
+    parts: list[_Part] = field(default_factory=list)
     size: int = 0
-    #: The number of its parts so far.
-    reached: int = 0
-    #: Why it never becomes whole.
-    reason: str = ""
+    #: The number of the part that came in place of another; 0 where all came in order.
+    ahead: int = 0
+    #: Why the value never becomes whole.
+    refusal: _Refusal | None = None
 
 
 @dataclass
 class _Partition:
     """The values of one partition."""
 
-    #: The first offset that this task reads.
+    number: int
+    #: The first offset from which on all parts are known.
     begin: int
-    #: In the order of their first parts.
+    #: The parts that another part may depend on.
+    parts: deque[_Part] = field(default_factory=deque)
+    #: By id, in the order of their first parts.
     values: dict[bytes, _Value] = field(default_factory=dict)
-    has_read_back: bool = False
+    #: By id, the last part 0.
+    firsts: dict[bytes, _Part] = field(default_factory=dict)
+
+
+@dataclass
+class _Judged:
+    """What has become of some records, by their rows."""
+
+    wholes: dict[int, bytes] = field(default_factory=dict)
+    refusals: dict[int, _Refusal] = field(default_factory=dict)
+    counted: dict[str, list[int]] = field(default_factory=dict)
+    whole_bytes: int = 0
+
+    def note(self, row: int, outcome: bytes | _Refusal | str) -> None:
+        """Notes a whole value, a refusal, or what the record is counted as."""
+        if isinstance(outcome, bytes):
+            self.wholes[row] = outcome
+            self.whole_bytes += len(outcome)
+        elif isinstance(outcome, _Refusal):
+            self.refusals[row] = outcome
+        else:
+            self.counted.setdefault(outcome, []).append(row)
+
+    def assembled(self, records: pa.RecordBatch) -> Assembled:
+        """Returns what becomes of the records."""
+        refused = sorted(self.refusals)
+        is_left = np.ones(records.num_rows, np.bool_)
+        is_left[refused] = False
+        for rows in self.counted.values():
+            is_left[rows] = False
+        parts = {name: records.take(pa.array(rows)) for name, rows in self.counted.items()}
+        whole = _with_values(records, self.wholes).filter(pa.array(is_left))
+        reasons = [(self.refusals[row].kind, self.refusals[row].reason) for row in refused]
+        return Assembled(whole, parts, records.take(pa.array(refused, pa.int64())), reasons)
 
 
 class Chunks:
     """Implements `stages.stage.Assembler`."""
 
-    def __init__(self, topic: str, within: int, most_bytes: int, read_back: ReadBefore = read_before) -> None:
+    def __init__(
+        self,
+        topic: str,
+        within: int,
+        most_bytes: int,
+        read_back: ReadBefore = read_before,
+        most_held_bytes: int = MOST_HELD_BYTES,
+    ) -> None:
         """within: the most offsets from the first part of a value to its last. most_bytes: of a value."""
         self._topic = topic
         self._within = within
         self._most_bytes = most_bytes
         self._read_back = read_back
+        self._most_held_bytes = max(most_held_bytes, most_bytes)
         self._partitions: dict[int, _Partition] = {}
+        #: The bytes of parts of open values, the oldest first: some, or all.
+        self._pieces: dict[_Place, bytes] = {}
+        self._held_bytes = 0
 
-    def take(self, records: pa.RecordBatch) -> Assembled | None:
+    def take(self, records: pa.RecordBatch) -> Iterator[Assembled] | None:
         """See Assembler."""
         columns = plain_columns(records)
         partitions, offsets = (np.asarray(columns[name]) for name in ("partition", "offset"))
         for place in np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if records.num_rows else ():
-            self._partitions.setdefault(int(partitions[place]), _Partition(int(offsets[place])))
-        rows = _rows_with_parts(columns["headers"])
-        if not rows.size:
-            return None
-        wholes: dict[int, bytes] = {}
-        reasons: dict[int, str] = {}
-        is_part = np.zeros(records.num_rows, np.bool_)
+            number = int(partitions[place])
+            self._partitions.setdefault(number, _Partition(number, int(offsets[place])))
+        return self._assembled(records, rows) if (rows := _rows_with_parts(columns["headers"])).size else None
+
+    def _assembled(self, records: pa.RecordBatch, rows: Ints) -> Iterator[Assembled]:
+        begin, judged = 0, _Judged()
         for row in rows.tolist():
-            part = _part_of(columns["headers"][row].as_py())
-            value = columns["value"][row].as_py()
-            outcome = self._judged(int(partitions[row]), int(offsets[row]), part, value)
-            if isinstance(outcome, bytes):
-                wholes[row] = outcome
-            elif outcome:
-                reasons[row] = outcome
-            else:
-                is_part[row] = True
-        is_refused = np.zeros(records.num_rows, np.bool_)
-        is_refused[list(reasons)] = True
-        is_left = pa.array(~is_part & ~is_refused)
-        whole = _with_values(records, wholes).filter(is_left)
-        return Assembled(
-            whole, records.filter(pa.array(is_part)), records.filter(pa.array(is_refused)), [*reasons.values()]
-        )
+            partition = self._partitions[records["partition"][row].as_py()]
+            headers, piece = _headers_of(records["headers"][row].as_py()), records["value"][row].as_py() or b""
+            offset = records["offset"][row].as_py()
+            judged.note(row - begin, self._judge(partition, offset, headers, piece))
+            if judged.whole_bytes > self._most_held_bytes:
+                yield judged.assembled(records.slice(begin, row + 1 - begin))
+                begin, judged = row + 1, _Judged()
+        if begin < records.num_rows:
+            yield judged.assembled(records.slice(begin))
 
-    def _judged(self, number: int, offset: int, part: _Part | str, value: bytes | None) -> bytes | str:
-        """Returns the whole value that a record completes, why it is refused, or nothing where more parts are to come."""
-        if isinstance(part, str):
-            return part
-        partition = self._partitions[number]
-        if part.index > 0 and part.id not in partition.values and not partition.has_read_back:
-            partition.has_read_back = True
-            self._take_earlier(number, partition, offset)
-        return self._added(partition, offset, part, value)
+    def _judge(
+        self, partition: _Partition, offset: int, headers: _Headers | _Refusal, piece: bytes
+    ) -> bytes | _Refusal | str:
+        """Returns the whole value that a record completes, why the record is refused, or what it is counted as."""
+        if isinstance(headers, _Refusal):
+            return headers
+        part = _Part(offset, headers, len(piece), hashlib.sha256(piece).digest())
+        self._look_back(partition, part)
+        added = self._add(partition, part, piece)
+        outcome = self._whole(partition, added, piece) if isinstance(added, _Value) else added
+        if isinstance(outcome, _Refusal):
+            outcome = outcome._replace(reason=f"part {headers.index} of {headers.count}: {outcome.reason}")
+        return outcome
 
-    def _take_earlier(self, number: int, partition: _Partition, offset: int) -> None:
-        """Takes the parts before those that this task reads."""
-        start = max(0, offset - self._within)
-        later, partition.values = partition.values, {}
-        if start < partition.begin:
-            wanted = replace(_WANTED, most_value_bytes=self._most_bytes)
-            for batch in self._read_back(OffsetRange(self._topic, number, start, partition.begin), wanted):
-                left_out = batch[LEFT_OUT].to_pylist() if LEFT_OUT in batch.schema.names else [0] * batch.num_rows
-                for row in _rows_with_parts(batch["headers"]).tolist():
-                    part = _part_of(batch["headers"][row].as_py())
-                    if not isinstance(part, str) and not left_out[row]:  # A task is not given these either.
-                        self._added(partition, batch["offset"][row].as_py(), part, batch["value"][row].as_py())
-        for name in later:  # These began later, and again where they are the same.
-            partition.values.pop(name, None)
-        partition.values.update(later)
+    def _look_back(self, partition: _Partition, part: _Part) -> None:
+        """Reads the earlier records that the outcome of a part depends on, more and more of them until its value begins."""
+        step = REPEATED_WITHIN
+        while partition.begin > (earliest := self._earliest(partition, part)):
+            self._take_earlier(partition, max(earliest, partition.begin - step))
+            step *= 2
 
-    def _added(self, partition: _Partition, offset: int, part: _Part, piece: bytes | None) -> bytes | str:
-        for past in list(
-            itertools.takewhile(lambda name: partition.values[name].first < offset - self._within, partition.values)
-        ):
-            del partition.values[past]
-        words = f"part {part.index} of {part.count}"
-        if part.index == 0:
-            partition.values.pop(part.id, None)  # The values are in the order of their first parts.
-            partition.values[part.id] = _Value(offset, part.count)
-        value = partition.values.get(part.id)
+    def _earliest(self, partition: _Partition, part: _Part) -> int:
+        """Returns from where on records must be known for the outcome of a part."""
+        first, value = part.offset, partition.values.get(part.headers.id)
+        if part.headers.index:
+            first -= self._within
+            first = value.first if value is not None and value.first >= first else first
+        return max(0, first - REPEATED_WITHIN)
+
+    def _take_earlier(self, partition: _Partition, begin: int) -> None:
+        """Takes the parts from an earlier offset on, and those that are known once more."""
+        later, end = partition.parts, partition.begin
+        partition.parts, partition.values, partition.firsts = deque(), {}, {}
+        for part, piece in self._read(partition.number, begin, end):
+            self._take_known(partition, part, piece)
+        partition.begin = begin
+        for part in later:
+            self._take_known(partition, part, None)
+        open_parts = {part.offset for value in partition.values.values() for part in value.parts}
+        for number, offset in list(self._pieces):
+            if number == partition.number and offset not in open_parts:
+                self._drop((number, offset))
+
+    def _take_known(self, partition: _Partition, part: _Part, piece: bytes | None) -> None:
+        """Adds a part whose outcome is another task's, or was returned already."""
+        if isinstance(value := self._add(partition, part, piece), _Value):
+            self._release(partition, value)
+
+    def _read(self, number: int, begin: int, end: int) -> Iterator[tuple[_Part, bytes]]:
+        """Yields parts from the topic. Raises: UnavailableError."""
+        wanted = replace(_WANTED, most_value_bytes=self._most_bytes)
+        for batch in self._read_back(OffsetRange(self._topic, number, begin, end), wanted):
+            left_out = batch[LEFT_OUT].to_pylist() if LEFT_OUT in batch.schema.names else [0] * batch.num_rows
+            for row in _rows_with_parts(batch["headers"]).tolist():
+                headers, piece = _headers_of(batch["headers"][row].as_py()), batch["value"][row].as_py() or b""
+                if isinstance(headers, _Headers) and not left_out[row]:  # A task is not given these either.
+                    yield (
+                        _Part(batch["offset"][row].as_py(), headers, len(piece), hashlib.sha256(piece).digest()),
+                        piece,
+                    )
+
+    def _add(self, partition: _Partition, part: _Part, piece: bytes | None) -> _Value | _Refusal | str:
+        """Adds a part to its value; returns the value where it is whole, why the part is refused, or what it is counted as.
+        piece: its bytes; None where they are held, if they are wanted.
+        """
+        self._forget_past(partition, part.offset)
+        partition.parts.append(part)
+        value = partition.values.get(part.headers.id)
+        earlier = None
+        if value is not None and part.headers.index < len(value.parts):
+            earlier = value.parts[part.headers.index]
+        if part.headers.index == 0:
+            earlier, partition.firsts[part.headers.id] = partition.firsts.get(part.headers.id), part
+            if earlier is None or earlier.offset < part.offset - REPEATED_WITHIN:
+                earlier, value = None, self._begin(partition, part)
+        if earlier is not None and part.is_repeat_of(earlier):
+            return REPEATED
+        refusal = self._refusal(value, part, earlier)
+        if refusal is not None:
+            if value is not None:
+                value.refusal = value.refusal or refusal
+                self._release(partition, value)
+            return refusal
+        assert value is not None
+        value.parts.append(part)
+        value.size += part.size
+        if len(value.parts) == value.count:
+            return value
+        if piece is not None:
+            self._hold((partition.number, part.offset), piece)
+        return PART
+
+    def _refusal(self, value: _Value | None, part: _Part, earlier: _Part | None) -> _Refusal | None:
+        """Returns why a part does not continue its value; None where it does. earlier: another one with its number."""
+        index, count = part.headers.index, part.headers.count
+        if earlier is not None:
+            return _Refusal(CONFLICT, "another part of the same id has this number")
         if value is None:
-            return f"{words}: part 0 is not among the {self._within:,} offsets before it"
-        if part.index < value.reached:
-            return f"{words}: it is there already"
-        if part.count != value.count:
-            value.reason = value.reason or f"the parts before it say that there are {value.count}"
-        elif part.index > value.reached:
-            value.reason = value.reason or f"part {value.reached} is missing, or follows it"
-        elif value.size + len(piece or b"") > self._most_bytes:
-            value.reason = (
-                value.reason or f"the value has more bytes than `limits.record_size` allows, {self._most_bytes:,}"
-            )
-        if value.reason:
-            value.pieces.clear()
-            return f"{words}: {value.reason}"
-        value.pieces.append(piece or b"")
-        value.size += len(piece or b"")
-        value.reached += 1
-        if value.reached < value.count:
-            return ""
-        whole = b"".join(value.pieces)
-        value.pieces.clear()
-        return whole if is_intact(whole, part.checksum) else f"{words}: the whole value has another checksum"
+            return _Refusal(MISSING, f"part 0 is not among the {self._within:,} offsets before it")
+        if value.refusal is not None and index < value.ahead:
+            return _Refusal(OUT_OF_ORDER, f"part {value.ahead} was before it")
+        if value.refusal is not None:
+            return value.refusal
+        if count != value.count:
+            return _Refusal(CONFLICT, f"the parts before it say that there are {value.count}")
+        if index > len(value.parts):
+            value.ahead = index
+            return _Refusal(MISSING, f"part {len(value.parts)} is missing, or follows it")
+        if value.size + part.size > self._most_bytes:
+            message = f"the value has more bytes than `limits.record_size` allows, {self._most_bytes:,}"
+            return _Refusal(ErrorClass.TOO_LARGE, message)
+        return None
+
+    def _begin(self, partition: _Partition, part: _Part) -> _Value:
+        """Begins a value, in place of an earlier one with the same id."""
+        if (earlier := partition.values.pop(part.headers.id, None)) is not None:
+            self._release(partition, earlier)
+        partition.values[part.headers.id] = value = _Value(part.offset, part.headers.count)
+        return value
+
+    def _forget_past(self, partition: _Partition, offset: int) -> None:
+        """Forgets what no part from this offset on depends on."""
+        oldest = offset - self._within
+        past = takewhile(lambda name: partition.values[name].first < oldest, partition.values)
+        for name in list(past):  # The values are in the order of their first parts.
+            self._release(partition, partition.values.pop(name))
+        while partition.parts and partition.parts[0].offset < oldest - REPEATED_WITHIN:
+            part = partition.parts.popleft()
+            if partition.firsts.get(part.headers.id) is part:
+                del partition.firsts[part.headers.id]
+
+    def _whole(self, partition: _Partition, value: _Value, last: bytes) -> bytes | _Refusal:
+        """Returns the bytes of a value; why there are none. last: the bytes of its last part. Raises: UnavailableError."""
+        pieces = {part.offset: self._pieces.get((partition.number, part.offset)) for part in value.parts[:-1]}
+        self._release(partition, value)
+        if forgotten := [offset for offset, piece in pieces.items() if piece is None]:
+            for part, piece in self._read(partition.number, forgotten[0], forgotten[-1] + 1):
+                if part.offset in pieces:
+                    pieces[part.offset] = piece
+        held = [piece for piece in pieces.values() if piece is not None]
+        if len(held) < len(pieces):
+            return _Refusal(MISSING, "the topic does not have all parts before it any more")
+        whole = b"".join((*held, last))
+        is_whole = is_intact(whole, value.parts[-1].headers.checksum)
+        return whole if is_whole else _Refusal(DAMAGED, "the whole value has another checksum")
+
+    def _hold(self, place: _Place, piece: bytes) -> None:
+        """Keeps the bytes of a part, and forgets the oldest ones where they are too many."""
+        self._pieces[place] = piece
+        self._held_bytes += len(piece)
+        while self._held_bytes > self._most_held_bytes:
+            self._drop(next(iter(self._pieces)))
+
+    def _release(self, partition: _Partition, value: _Value) -> None:
+        """Forgets the bytes of a value."""
+        for part in value.parts:
+            self._drop((partition.number, part.offset))
+
+    def _drop(self, place: _Place) -> None:
+        self._held_bytes -= len(self._pieces.pop(place, b""))
 
 
-def _rows_with_parts(headers: pa.ListArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _rows_with_parts(headers: pa.ListArray) -> Ints:
     """Returns the records that are parts."""
     names, parents = pc.struct_field(pc.list_flatten(headers), "key"), pc.list_parent_indices(headers)
     return np.unique(np.asarray(parents)[np.asarray(pc.equal(names, _ID))]).astype(np.int64)
 
 
-def _part_of(headers: list[dict[str, str | bytes | None]]) -> _Part | str:
-    """Returns what the headers of a record say; in words, why that is nothing."""
+def _headers_of(headers: list[dict[str, str | bytes | None]]) -> _Headers | _Refusal:
+    """Returns what the headers of a record say; why that is nothing."""
     texts: dict[str, bytes] = {}
     for header in headers:
         name, value = header["key"], header["value"]
@@ -192,11 +373,15 @@ def _part_of(headers: list[dict[str, str | bytes | None]]) -> _Part | str:
             texts[name] = value
     numbers = [texts.get(name, b"") for name in (_INDEX, _COUNT)]
     if not all(number.isdigit() and len(number) <= _MOST_DIGITS for number in numbers):
-        return f"`{_INDEX}` and `{_COUNT}` are not both whole numbers"
+        return _Refusal(MALFORMED, f"`{_INDEX}` and `{_COUNT}` are not both whole numbers")
     index, count = map(int, numbers)
     if index >= count or not 0 < len(texts.get(_ID, b"")) <= _LONGEST_ID:
-        return f"`{_INDEX}` is not below `{_COUNT}`, or `{_ID}` does not have 1 to {_LONGEST_ID} bytes"
-    return _Part(texts[_ID], index, count, texts[_CHECKSUM].decode("ascii", "replace") if _CHECKSUM in texts else None)
+        return _Refusal(
+            MALFORMED, f"`{_INDEX}` is not below `{_COUNT}`, or `{_ID}` does not have 1 to {_LONGEST_ID} bytes"
+        )
+    return _Headers(
+        texts[_ID], index, count, texts[_CHECKSUM].decode("ascii", "replace") if _CHECKSUM in texts else None
+    )
 
 
 def _with_values(records: pa.RecordBatch, wholes: dict[int, bytes]) -> pa.RecordBatch:
@@ -216,6 +401,21 @@ def _with_values(records: pa.RecordBatch, wholes: dict[int, bytes]) -> pa.Record
     records = records.set_column(records.schema.get_field_index("headers"), "headers", others)
     records = records.set_column(records.schema.get_field_index("value"), "value", values)
     return records.append_column(RAW_VALUE, raw)
+
+
+def refuse_parts(read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes without those of records that are parts: of dead letters, which are replayed one by one. An
+    assembled record does not have the headers of its parts.
+    """
+    headers = read.columns.get("headers")
+    rows = _rows_with_parts(headers).tolist() if headers is not None else []
+    if changes.must_read_again or not rows:
+        return changes
+    refused = np.zeros(changes.decoded.refused.size, np.bool_)
+    refused[rows] = True
+    reason = "the record is a part of a value, which has to be sent again as a whole"
+    mismatches = [Mismatch(row, "", MISSING, reason) for row in rows]
+    return replace(changes, decoded=changes.decoded.refusing(refused, mismatches, read.limit))
 
 
 def assemble(settings: BlobSettings, topic: str, most_bytes: int) -> Chunks | None:

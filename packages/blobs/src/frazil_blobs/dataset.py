@@ -8,18 +8,20 @@ is imported; its loaders take any object with these methods.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from frazil.errors import SpecError
+from frazil.schema.arrow import children_of, replace_children, unsliced
 from frazil.store.file_io import store_of
-from frazil_blobs.reading import Reader
+from frazil_blobs.reading import Reader, read_with
 from frazil_blobs.settings import MiB
 from frazil_blobs.values import Ints, Path, member_at, object_paths
 
@@ -28,6 +30,7 @@ BLOCK_BYTES = 64 * MiB
 _AHEAD = 2
 """So many blocks are read while the samples of one before them are used: while one waits for the store, another has come."""
 Sample = dict[str, Any]
+_Read = TypeVar("_Read")
 
 
 class BlobDataset:
@@ -96,20 +99,34 @@ class BlobDataset:
         ends = np.cumsum(sizes)
         first = int(np.searchsorted(ends, self._position, side="right"))
         skipped = self._position - (int(ends[first - 1]) if first else 0)
-        pool = ThreadPoolExecutor(_AHEAD, "blobs-ahead")
-        try:
-            left = iter(blocks[first:])
-            ahead = deque(pool.submit(self._read, block) for block in islice(left, _AHEAD))
-            while ahead:
-                samples = ahead.popleft().result()
-                ahead.extend(pool.submit(self._read, block) for block in islice(left, 1))
+        with closing(_ahead(self._read, blocks[first:])) as read_blocks:
+            for samples in read_blocks:
                 for sample in samples[skipped:]:
                     self._position += 1
                     yield sample
                 skipped = 0
-        finally:
-            pool.shutdown(cancel_futures=True)
         self._epoch, self._position = self._epoch + 1, 0
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yields the rows of this epoch, from its first on, a block at a time: with the bytes of their objects, in large
+        binary, in place of the structs.
+        """
+        yield from _ahead(self._read_columns, self._blocks())
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that is read."""
+        return self._snapshot_id
+
+    @property
+    def table(self) -> Table:
+        """The table, as PyIceberg has it."""
+        return self._table
+
+    @property
+    def paths(self) -> list[Path]:
+        """The columns with objects."""
+        return [path for path in object_paths(self._table) if path[0] in self.rows.column_names]
 
     def _order(self, rows: pa.Table) -> Ints:
         """Returns the rows in the order of their first object's place in the store."""
@@ -141,6 +158,40 @@ class BlobDataset:
             for sample, content in zip(samples, contents, strict=True):
                 _put(sample, path, content)
         return samples
+
+    def _read_columns(self, block: Ints) -> pa.Table:
+        rows = self.rows.take(pa.array(block))
+        for path in self._paths:
+            contents = read_with(self._io, _column_at(rows, path))
+            place = rows.schema.get_field_index(path[0])
+            column = _replaced(_column_at(rows, path[:1]), path[1:], contents)
+            rows = rows.set_column(place, path[0], column)
+        return rows
+
+
+def _ahead(read: Callable[[Ints], _Read], blocks: Sequence[Ints]) -> Generator[_Read]:
+    """Yields what is read of blocks, of which a few are read before they are asked for."""
+    pool = ThreadPoolExecutor(_AHEAD, "blobs-ahead")
+    try:
+        left = iter(blocks)
+        ahead = deque(pool.submit(read, block) for block in islice(left, _AHEAD))
+        while ahead:
+            rows = ahead.popleft().result()
+            ahead.extend(pool.submit(read, block) for block in islice(left, 1))
+            yield rows
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _replaced(array: pa.Array, path: Path, member: pa.Array) -> pa.Array:
+    """Returns structs with another member, of any type, at a path inside them."""
+    if not path:
+        return member
+    array = unsliced(array)
+    names, children = [array.type.field(n).name for n in range(array.type.num_fields)], children_of(array)
+    place = names.index(path[0])
+    children[place] = _replaced(children[place], path[1:], member)
+    return replace_children(array, names, children)
 
 
 def _column_at(rows: pa.Table, path: Path) -> pa.Array:

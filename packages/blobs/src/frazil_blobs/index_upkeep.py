@@ -1,11 +1,13 @@
 """Indexes of vectors that maintenance makes once a day, in the folder of the packs, and how readers come to them.
 
-The table's property has the address of the newest one. A reader of an object store copies it into a folder of its machine.
+The table's property has the address of the newest one. A reader of an object store copies it into a folder of its machine,
+where other processes find it; the next copy removes those that were not used for a day.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from frazil.catalog.maintenance_port import Rewritten
-from frazil.clock import new_id
+from frazil.clock import SystemClock, new_id
 from frazil.maintenance.plan import DAILY_MS, Action, Planning
 from frazil.maintenance.run import Round
 from frazil.store.addresses import address_of
@@ -30,6 +32,8 @@ INDEXED_NOTE, SNAPSHOT_NOTE = "blobs-indexed-at", "blobs-indexed-snapshot"
 INDEX_NOTE = "blobs-index."
 """The table property with the address of the newest index, before the column's name."""
 _PART_BYTES = 8 * MiB
+_COPIES = "frazil-indexes-"
+_UNUSED_S = 24 * 3600.0
 
 
 def plan_index(planning: Planning) -> Iterator[Action]:
@@ -109,17 +113,31 @@ def kept_indexes(table: Table, column: str) -> Path | None:
     address = address_of(uri)
     if address.kind == "local":
         return Path(address.key).parent
-    folder = Path(tempfile.gettempdir()) / f"frazil-indexes-{hashlib.sha256(uri.encode()).hexdigest()[:16]}"
+    folder = Path(tempfile.gettempdir()) / f"{_COPIES}{os.getuid()}-{hashlib.sha256(uri.encode()).hexdigest()[:16]}"
     if not folder.exists():
+        _remove_unused(folder.parent)
         with suppress(FileNotFoundError):  # It was removed, as the table that is read is an old one.
             _fetch(
                 store_of(tuple(sorted((name, str(value)) for name, value in table.io.properties.items()))), uri, folder
             )
-    return folder if folder.exists() else None
+    if not folder.exists():
+        return None
+    os.utime(folder)
+    return folder
+
+
+def _remove_unused(root: Path) -> None:
+    """Removes this user's copies that no process has looked for in a day; one that has them open keeps what it has."""
+    oldest_s = SystemClock().now_ms() / 1000 - _UNUSED_S
+    for folder in root.glob(f"{_COPIES}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            if status.st_uid == os.getuid() and status.st_mtime < oldest_s:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fetch(io: StoreIO, uri: str, folder: Path) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=".frazil-index-", dir=folder.parent))
+    draft = Path(tempfile.mkdtemp(prefix=_COPIES, dir=folder.parent))
     try:
         inner = draft / uri.rpartition("/")[2]
         inner.mkdir()

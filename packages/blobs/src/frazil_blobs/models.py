@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def vectors_of(file: str, dimension: int, contents: Sequence[bytes | None]) -> I
     whose one input is pictures, float32 of shape (n, 3, height, width) or (n, height, width, 3), n free or 1: red,
     green and blue from 0 to 1.
 
-    Raises: SpecError where onnxruntime is not installed, or the file is no such model.
+    Raises: SpecError where onnxruntime or Pillow is not installed, or the file is not such a model.
     """
     model = _model(file, _changed_ns(file))
     for begin in range(0, len(contents), AT_ONCE):
@@ -106,11 +107,10 @@ def _wrong(file: str, words: str) -> SpecError:
 
 
 def _runtime() -> Any:
-    try:
-        import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
-    except ImportError:
-        remedy = "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`"
-        raise SpecError(
-            "`model` of `blobs.embeddings` needs onnxruntime, which is not installed", remedy=remedy
-        ) from None
+    for module, name in (("onnxruntime", "onnxruntime"), ("PIL", "Pillow")):
+        if find_spec(module) is None:
+            remedy = "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`"
+            raise SpecError(f"`model` of `blobs.embeddings` needs {name}, which is not installed", remedy=remedy)
+    import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
+
     return onnxruntime

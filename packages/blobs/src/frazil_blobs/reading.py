@@ -56,11 +56,7 @@ def read(
 
 def read_with(io: StoreIO, blobs: Blobs, *, verify: bool = True, parallel: int = PARALLEL) -> pa.LargeBinaryArray:
     """Returns the bytes of objects as `read` does. io: the access to the store."""
-    reader = Reader(io, blobs, parallel)
-    contents = reader.contents()
-    if verify:
-        reader.refuse_damaged(contents)
-    return contents
+    return Reader(io, blobs, parallel).contents(verify=verify)
 
 
 class Reader:
@@ -77,20 +73,29 @@ class Reader:
             )
         self._io = io
         self._members = members_of(unsliced(blobs))
+        self._members["inline"] = self._members["inline"].cast(
+            pa.binary()
+        )  # PyIceberg writes files with larger offsets.
         self._is_inline = np.asarray(self._members["inline"].is_valid())
         self._is_outside = ~self._is_inline & np.asarray(self._members["uri"].is_valid())
         self._count = len(blobs)
         self._parallel = parallel
 
-    def contents(self) -> pa.LargeBinaryArray:
-        """Returns the bytes of all objects, null for none. Raises: UnavailableError."""
+    def contents(self, *, verify: bool = False) -> pa.LargeBinaryArray:
+        """Returns the bytes of all objects, null for none. verify: whether checksums are compared.
+
+        Raises: UnavailableError, InvariantError.
+        """
         whole = self._whole()
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._sizes(whole))])
-        content_bytes = bytearray(int(offsets[-1]))
-        view = memoryview(content_bytes)
+        content_bytes = np.empty(int(offsets[-1]), np.uint8)
+        checksums = self._members["checksum"].to_pylist() if verify else [None] * self._count
 
         def place(row: int, content: pa.Buffer) -> None:
-            view[offsets[row] : offsets[row + 1]] = memoryview(content).cast("B")
+            if not is_intact(content, checksums[row]):
+                raise self._damage(row)
+            # Other threads read meanwhile: NumPy lets them.
+            content_bytes[offsets[row] : offsets[row + 1]] = np.frombuffer(content, np.uint8)
 
         self._place(whole, place)
         validity = pa.py_buffer(np.packbits(self._is_inline | self._is_outside, bitorder="little"))
@@ -112,11 +117,6 @@ class Reader:
 
         self._place(self._whole(), place)
         return objects
-
-    def refuse_damaged(self, contents: pa.LargeBinaryArray) -> None:
-        """Raises InvariantError for the first object with another checksum."""
-        for row in self.damaged(contents):
-            raise self._damage(row)
 
     def damaged(self, contents: pa.LargeBinaryArray) -> Iterator[int]:
         """Yields the places of objects with another checksum."""

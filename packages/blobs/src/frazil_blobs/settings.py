@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from frazil.spec.syntax.units import parse_size
+from frazil.spec.syntax.units import parse_duration, parse_size
 from frazil.stages.settings import StageSettings
 from frazil.store.addresses import address_of
 
@@ -19,6 +19,11 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|\*)")
 def _size(value: Any) -> Any:
     """Returns a size such as `64KiB` as a number of bytes."""
     return parse_size(value) if isinstance(value, str) and not value.isdecimal() else value
+
+
+def _duration_s(value: Any) -> Any:
+    """Returns a time such as `720h` in seconds."""
+    return parse_duration(value) if isinstance(value, str) else value
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
@@ -104,6 +109,8 @@ class BlobSettings(StageSettings):
     pack: Annotated[Size, Field(ge=1)] = 128 * MiB
     #: The largest object, in bytes; a record with a larger one becomes a dead letter.
     limit: Size = 1024 * MiB
+    #: The age, in seconds, at which a pack is copied without the objects that no row has any more, however few they are.
+    forget: Annotated[float, BeforeValidator(_duration_s), Field(ge=0)] = 30 * 24 * 3600.0
     #: By column, the content types that its objects may have, such as `image/*`. Others become dead letters.
     types: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     #: By column of objects, the new column with what their headers contain.

@@ -16,6 +16,7 @@ from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.printable import plural
 from frazil.process.program import Call, Expression, Field, Literal
+from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.row_stage import RowStage
 from frazil.stages.stage import Assembler, RowWriter
 from frazil.write.target import TableTarget
@@ -279,6 +280,14 @@ class BlobStage(RowStage):
         """See RowStage."""
         refusals: Sequence[Refusal] = function_of("frazil_blobs.incoming:refuse")(self.settings, target, columns)
         return refusals
+
+    def run(self, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+        """See TableStage."""
+        changes = super().run(target, read, changes)
+        is_replay = not read.topic or target.changes is not None  # A sample of `frazil plan` has parts too.
+        if self.settings.chunks is not None and is_replay:
+            changes = function_of("frazil_blobs.chunks:refuse_parts")(read, changes)
+        return changes
 
     @property
     def needs_headers(self) -> bool:

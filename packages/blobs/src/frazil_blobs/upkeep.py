@@ -102,15 +102,15 @@ def sweep(action: Action, current: Round) -> Rewritten:
 
 
 def compact(action: Action, current: Round) -> Rewritten:
-    """Copies the objects of packs that are mostly dead, or small, with the rows that refer to them."""
+    """Copies the objects of packs that are mostly dead, small, or old with dead bytes, with the rows that refer to them."""
     settings = settings_in(current.maintenance.stages)
     assert settings is not None
     metadata_json, io_properties = current.table_maintenance.described(action.table)
     table, io = opened(action.table, metadata_json, io_properties), _io(io_properties)
     metadata = current.table_maintenance.metadata(action.table, with_files=False)
     uses = packs_of_snapshot(table, metadata.head if metadata is not None else None)
-    sizes = {pack.location: pack.size_bytes for pack in _packs_in(io, folder_of(settings.store, table.location()))}
-    chosen = worth_copying(uses, sizes, settings.pack)
+    packs = {pack.location: pack for pack in _packs_in(io, folder_of(settings.store, table.location()))}
+    chosen = worth_copying(uses, packs, settings.pack, current.clock.now_ms() - int(settings.forget * 1000))
     rewritten = Rewritten()
     if chosen:
         files = frozenset[str]().union(*(uses[uri].files for uri in chosen))
@@ -123,14 +123,17 @@ def compact(action: Action, current: Round) -> Rewritten:
     return rewritten
 
 
-def worth_copying(uses: Mapping[str, PackUse], sizes: Mapping[str, int], pack_bytes: int) -> set[str]:
-    """Returns the packs whose live bytes are to be copied. uses: of the newest snapshot. sizes: of the packs in the
-    folder.
+def worth_copying(
+    uses: Mapping[str, PackUse], packs: Mapping[str, StoredFile], pack_bytes: int, forgotten_ms: int
+) -> set[str]:
+    """Returns the packs whose live bytes are to be copied. uses: of the newest snapshot. packs: those in the folder.
+    forgotten_ms: a pack that was written before has no bytes of deleted rows left when it is copied.
     """
-    live = {uri: use.live_bytes for uri, use in uses.items() if uri in sizes}
-    dying = {uri for uri, size in live.items() if size < _LIVE_SHARE * sizes[uri]}
-    small = {uri for uri in live if sizes[uri] < _SMALL_SHARE * pack_bytes} - dying
-    return dying | (small if len(small) >= _MANY_SMALL else set())
+    live = {uri: use.live_bytes for uri, use in uses.items() if uri in packs}
+    dying = {uri for uri, size in live.items() if size < _LIVE_SHARE * packs[uri].size_bytes}
+    old = {uri for uri, size in live.items() if size < packs[uri].size_bytes and packs[uri].written_ms < forgotten_ms}
+    small = {uri for uri in live if packs[uri].size_bytes < _SMALL_SHARE * pack_bytes} - dying - old
+    return dying | old | (small if len(small) >= _MANY_SMALL else set())
 
 
 def _packs_in(io: StoreIO, folder: str) -> list[StoredFile]:
@@ -186,8 +189,7 @@ class CopyingRows:
             reader = Reader(
                 self._io, pa.StructArray.from_arrays([members[name].take(pa.array(some)) for name in FIELDS], FIELDS)
             )
-            contents = reader.contents()
-            reader.refuse_damaged(contents)
+            contents = reader.contents(verify=True)
             for row, content in zip(some.tolist(), contents, strict=True):
                 uris[row], offsets[row] = self._packs.append(content.as_buffer())
         members |= {"uri": pa.array(uris, pa.string()), "offset": pa.array(offsets, pa.int64())}

@@ -166,11 +166,22 @@ def declared_distance(table: Table, column: str) -> Distance:
     """Returns by which distance the table's pipeline declares the vectors of a column to be compared; the cosine where it
     declares none.
     """
+    distance: Distance = _declared(table, column)[1]  # type: ignore[assignment]
+    return distance
+
+
+def declared_dimension(table: Table, column: str) -> int | None:
+    """Returns the number of values of a column's vectors, as the table's pipeline declares it; None without one."""
+    dimension, _ = _declared(table, column)
+    return int(dimension) if dimension else None
+
+
+def _declared(table: Table, column: str) -> tuple[str, str]:
     for name, text in table.metadata.properties.items():
         if name.startswith("frazil.") and name.endswith(f".{MARK}{column}"):
-            distance: Distance = text.split()[-1]  # type: ignore[assignment]
-            return distance
-    return "cosine"
+            dimension, distance = text.split()
+            return dimension, distance
+    return "", "cosine"
 
 
 def _snapshot(table: Table, as_of: int | None) -> int:

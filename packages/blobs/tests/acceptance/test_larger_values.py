@@ -67,7 +67,7 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
             "embeddings": {"look": {"dimension": 2}},
         },
     )
-    first, second, third, gap = (value_of(number, 3) for number in range(4))
+    first, second, third, gap, other = (value_of(number, 3) for number in range(5))
     sender = Sender(pipeline, topic)
     sender.send(0, first, 0, 1)
     pipeline.feed.produce(topic, [b"small"], 0)
@@ -79,6 +79,7 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
     sender.send(3, gap, 0, 2)
     sender.send(1, second, 1, 2)
     sender.send(2, third, 0, 1, 2)
+    sender.send(2, other, 1)
     pipeline.catch_up()
     assert rows(pipeline, table) == [
         (2, None, b"small"),
@@ -88,9 +89,9 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
     ]
     metadata = pipeline.metadata(f"{table}__dead_letters")
     assert metadata is not None
-    assert sorted((row["offset"], row["message"]) for row in read_newest(metadata)) == [
-        (7, "part 2 of 3: part 1 is missing, or follows it"),
-        (8, "part 1 of 3: it is there already"),
+    assert sorted((row["offset"], row["error_class"], row["message"]) for row in read_newest(metadata)) == [
+        (7, "chunk_missing", "part 2 of 3: part 1 is missing, or follows it"),
+        (13, "chunk_conflict", "part 1 of 3: another part of the same id has this number"),
     ]
     verified = pipeline.command("blobs", "verify", table, "--all")
     assert verified["snapshots"][-1]["objects"] == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from frazil_blobs import read
 from frazil_blobs.reading import Reader
 from frazil_blobs.values import FIELDS
 from packages.blobs.tests.unit.test_packs import JPEG, PNG, SMALL, read_rows, rows_of, table, text
+from tests.fixtures.store_proxy import Fault, Request, StoreProxy
 from tests.integration.servers import ObjectStore
 from tests.unit.ingest.targets import changed, records_of, run
 
@@ -87,3 +89,30 @@ def test_objects_that_are_close_are_read_by_one_request(store: ObjectStore, tmp_
     assert reader.contents().to_pylist() == contents
     assert asked == [(0, 4_000_000)]
     assert rows.column("image").type.num_fields == len(FIELDS)
+
+
+class FailsInTheMiddle(StoreProxy):
+    """A store that fails from its second part of a pack on."""
+
+    def note(self, request: Request) -> Fault | None:
+        if "partNumber=2" in request.path:
+            self.always = "500"
+        return super().note(request)
+
+
+def test_a_store_that_fails_in_the_middle_of_a_pack_has_none_of_it_until_it_works_again(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    place = f"s3://lake/objects-{new_id()}"
+    contents = [bytes([n]) * 4_000_000 for n in range(3)]
+    records = [{"id": n, "image": text(content)} for n, content in enumerate(contents)]
+    plain = table(tmp_path, COLUMNS, ["image"], store=place, pack="64MiB")
+    with closing(FailsInTheMiddle(store.port)) as proxy:
+        access = {**store.properties(), "s3.endpoint": proxy.url, "s3.retry.num-retries": "0"}
+        with pytest.raises(OSError, match=r"InternalError|500"):
+            read_rows(changed(plain, io_properties=tuple(sorted(access.items()))), *records)
+        assert proxy.faults["500"] > 0
+    assert list(store_of(properties(store)).files(place)) == []
+    assert list(tmp_path.rglob("*.parquet")) == []
+    rows = rows_of(read_rows(changed(plain, io_properties=properties(store)), *records))
+    assert read(rows.column("image"), store.properties()).to_pylist() == contents

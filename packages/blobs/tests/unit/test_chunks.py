@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from frazil.ingest.tasks.task import read_records
 from frazil.kafka.fetch.columns import Wanted
+from frazil.stages.stage import Assembled
 from frazil.types import OffsetRange
+from frazil_blobs import chunks as chunks_module
 from frazil_blobs.chunks import Chunks
 from frazil_blobs.values import checksum_of
+from packages.blobs.tests.unit.test_packs import table
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 WITHIN = 8
@@ -39,8 +45,17 @@ def batch(records: Sequence[Record], first: int, last: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def outcomes(records: Sequence[Record], *cuts: int) -> dict[int, Any]:
-    """What becomes of each record, by offset: its value, a reason, or None for a part. cuts: where further tasks begin."""
+def taken(chunks: Chunks, records: pa.RecordBatch) -> list[Assembled]:
+    """What becomes of records with parts among them."""
+    assembled = chunks.take(records)
+    assert assembled is not None
+    return list(assembled)
+
+
+def outcomes(records: Sequence[Record], *cuts: int, most_held_bytes: int = 10**6) -> dict[int, Any]:
+    """What becomes of each record, by offset: its value, its class and reason, or what it is counted as. cuts: where further
+    tasks begin.
+    """
 
     def read_back(before: OffsetRange, _: Wanted) -> Iterator[pa.RecordBatch]:
         yield batch(records, before.start, before.end)
@@ -48,85 +63,153 @@ def outcomes(records: Sequence[Record], *cuts: int) -> dict[int, Any]:
     became: dict[int, Any] = {}
     bounds = [0, *cuts, len(records)]
     for begin, end in pairwise(bounds):
-        chunks = Chunks("t", WITHIN, MOST_BYTES, read_back)
+        chunks = Chunks("t", WITHIN, MOST_BYTES, read_back, most_held_bytes)
         middle = (begin + end) // 2
         for some in (batch(records, begin, middle), batch(records, middle, end)):  # As a task reads several batches.
             assembled = chunks.take(some)
-            whole = some if assembled is None else assembled.records
-            became |= dict(zip(whole["offset"].to_pylist(), whole["value"].to_pylist(), strict=True))
-            if assembled is not None:
-                became |= dict.fromkeys(assembled.parts["offset"].to_pylist())
-                became |= dict(zip(assembled.refused["offset"].to_pylist(), assembled.reasons, strict=True))
-    return became
+            if assembled is None:
+                became |= dict(zip(some["offset"].to_pylist(), some["value"].to_pylist(), strict=True))
+            for each in assembled or ():
+                whole = each.records
+                became |= dict(zip(whole["offset"].to_pylist(), whole["value"].to_pylist(), strict=True))
+                for name, parts in each.parts.items():
+                    became |= dict.fromkeys(parts["offset"].to_pylist(), f"counted as {name}")
+                became |= dict(zip(each.refused["offset"].to_pylist(), each.reasons, strict=True))
+    return dict(sorted(became.items()))
 
 
 A = [part("a", n, 3, content) for n, content in enumerate((b"11", b"22", b"33"))]
+OTHER = [part("a", n, 3, content) for n, content in enumerate((b"44", b"55", b"66"))]
 B = [part("b", n, 2, content) for n, content in enumerate((b"xx", b"yy"))]
 PLAIN: Record = (b"plain", None)
 WHOLE = b"112233"
-MISSING = "part 2 of 3: part 1 is missing, or follows it"
-SERIES = {
-    "contiguous": ([*A, PLAIN, *B], [None, None, WHOLE, b"plain", None, b"xxyy"]),
-    "interleaved": ([A[0], B[0], A[1], PLAIN, A[2], B[1]], [None, None, None, b"plain", WHOLE, b"xxyy"]),
-    "missing": ([A[0], A[2], PLAIN], [None, MISSING, b"plain"]),
-    "without its first": ([A[1], A[2]], [f"part {n} of 3: part 0 is not among the 8 offsets before it" for n in (1, 2)]),
-    "doubled": ([A[0], A[1], A[1], A[2]], [None, None, "part 1 of 3: it is there already", WHOLE]),
-    "last doubled": ([*A, A[2]], [None, None, WHOLE, "part 2 of 3: it is there already"]),
-    "first doubled": ([A[0], A[0], A[1], A[2]], [None, None, None, WHOLE]),
-    "begun again": ([A[0], A[1], A[0], A[1], A[2]], [None, None, None, None, WHOLE]),
-    "sent twice": ([*A, *A], [None, None, WHOLE, None, None, WHOLE]),
-    "begun again behind another": (
+PART, AGAIN = "counted as chunk", "counted as repeated_chunk"
+
+
+def missing(index: int, count: int = 3, words: str = "part 0 is not among the 8 offsets before it") -> tuple[str, str]:
+    """The class and the reason of a part whose predecessor is not there."""
+    return "chunk_missing", f"part {index} of {count}: {words}"
+
+
+def conflict(index: int) -> tuple[str, str]:
+    """The class and the reason of a part that has the number of another."""
+    return "chunk_conflict", f"part {index} of 3: another part of the same id has this number"
+
+
+GAP = missing(2, words="part 1 is missing, or follows it")
+SERIES: dict[str, tuple[list[Record], list[Any]]] = {
+    "contiguous": ([*A, PLAIN, *B], [PART, PART, WHOLE, b"plain", PART, b"xxyy"]),
+    "interleaved": ([A[0], B[0], A[1], PLAIN, A[2], B[1]], [PART, PART, PART, b"plain", WHOLE, b"xxyy"]),
+    "missing": ([A[0], A[2], PLAIN], [PART, GAP, b"plain"]),
+    "without its first": ([A[1], A[2]], [missing(1), missing(2)]),
+    "doubled": ([A[0], A[1], A[1], A[2]], [PART, PART, AGAIN, WHOLE]),
+    "last doubled": ([*A, A[2]], [PART, PART, WHOLE, AGAIN]),
+    "first doubled": ([A[0], A[0], A[1], A[2]], [PART, AGAIN, PART, WHOLE]),
+    "first again later": ([A[0], A[1], A[0], A[2]], [PART, PART, AGAIN, WHOLE]),
+    "begun again": ([A[0], A[1], A[0], A[1], A[2]], [PART, PART, AGAIN, AGAIN, WHOLE]),
+    "sent twice": ([*A, *A], [PART, PART, WHOLE, AGAIN, AGAIN, AGAIN]),
+    "first again behind another": (
         [A[0], B[0], A[0], *[PLAIN] * 7, B[1], A[1], A[2]],
-        [
-            None, None, None, *[b"plain"] * 7, "part 1 of 2: part 0 is not among the 8 offsets before it",
-            *[f"part {n} of 3: part 0 is not among the 8 offsets before it" for n in (1, 2)],
-        ],
+        [PART, PART, AGAIN, *[b"plain"] * 7, missing(1, 2), missing(1), missing(2)],
     ),
-    "out of order": ([A[0], A[2], A[1]], [None, MISSING, "part 1 of 3: part 1 is missing, or follows it"]),
-    "too far": (
-        [A[0], *[PLAIN] * 9, A[1]],
-        [None, *[b"plain"] * 9, "part 1 of 3: part 0 is not among the 8 offsets before it"],
-    ),
+    "another part with its number": ([A[0], A[1], OTHER[1], A[2]], [PART, PART, conflict(1), conflict(2)]),
+    "another first": ([A[0], OTHER[0], A[1], A[2]], [PART, *map(conflict, range(3))]),
+    "another value with its id": ([*A, *OTHER], [PART, PART, WHOLE, *map(conflict, range(3))]),
+    "out of order": ([A[0], A[2], A[1]], [PART, GAP, ("chunk_out_of_order", "part 1 of 3: part 2 was before it")]),
+    "too far": ([A[0], *[PLAIN] * 9, A[1]], [PART, *[b"plain"] * 9, missing(1)]),
     "another count": (
-        [A[0], part("a", 1, 4, b"22")], [None, "part 1 of 4: the parts before it say that there are 3"]
+        [A[0], part("a", 1, 4, b"22")],
+        [PART, ("chunk_conflict", "part 1 of 4: the parts before it say that there are 3")],
     ),
     "no numbers": (
-        [part("a", 0, 3, b"1", index=b"x")], ["`frazil-chunk-index` and `frazil-chunk-count` are not both whole numbers"]
+        [part("a", 0, 3, b"1", index=b"x")],
+        [("chunk_malformed", "`frazil-chunk-index` and `frazil-chunk-count` are not both whole numbers")],
     ),
     "no id": (
         [part("", 0, 3, b"1")],
-        ["`frazil-chunk-index` is not below `frazil-chunk-count`, or `frazil-chunk-id` does not have 1 to 256 bytes"],
+        [
+            (
+                "chunk_malformed",
+                "`frazil-chunk-index` is not below `frazil-chunk-count`, or `frazil-chunk-id` does not have 1 to 256 bytes",
+            )
+        ],
     ),
     "too large": (
         [part("a", 0, 2, b"1" * 60), part("a", 1, 2, b"1" * 60)],
-        [None, "part 1 of 2: the value has more bytes than `limits.record_size` allows, 100"],
+        [PART, ("too_large", "part 1 of 2: the value has more bytes than `limits.record_size` allows, 100")],
     ),
     "checksum": ([part("a", 0, 1, b"11", checksum=checksum_of(b"11").encode())], [b"11"]),
     "wrong checksum": (
         [part("a", 0, 1, b"11", checksum=checksum_of(b"12").encode())],
-        ["part 0 of 1: the whole value has another checksum"],
+        [("chunk_damaged", "part 0 of 1: the whole value has another checksum")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SERIES)
 def test_what_becomes_of_a_record_does_not_depend_on_where_tasks_begin(name: str) -> None:
     records, wanted = SERIES[name]
     for cut in range(len(records)):
-        assert list(dict(sorted(outcomes(records, *([cut] if cut else [])).items())).values()) == wanted, cut
-    everywhere = outcomes(records, *range(1, len(records)))
-    assert list(dict(sorted(everywhere.items())).values()) == wanted
+        assert list(outcomes(records, *([cut] if cut else [])).values()) == wanted, cut
+    assert list(outcomes(records, *range(1, len(records))).values()) == wanted
+
+
+def test_a_value_that_is_sent_again_much_later_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
+    records = [*A, A[0], PLAIN, *[A[0]] * 2, *A[1:], PLAIN, *OTHER]
+    wanted = [PART, PART, WHOLE, AGAIN, b"plain", AGAIN, AGAIN, AGAIN, AGAIN, b"plain", PART, PART, b"445566"]
+    for cut in range(1, len(records)):
+        assert list(outcomes(records, cut).values()) == wanted, cut
+    assert list(outcomes([*A, PLAIN, *A]).values()) == [PART, PART, WHOLE, b"plain", PART, PART, WHOLE]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_parts_by_chance_become_the_same_wherever_tasks_begin_and_however_little_memory_there_is(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
+    chance = np.random.default_rng(seed)
+    kinds = [*A, *A, *A, *B, *B, OTHER[seed % 3], PLAIN, *[part("c", n, 4, b"%d" % n * 25) for n in range(4)] * 2]
+    places = np.sort(chance.integers(0, len(kinds), 40)) if seed % 2 else chance.integers(0, len(kinds), 40)
+    records = [kinds[place] for place in places]
+    wanted = outcomes(records)
+    assert [*wanted] == [*range(40)]
+    for _ in range(4):
+        cuts = np.unique(chance.integers(1, 40, 3)).tolist()
+        assert outcomes(records, *cuts, most_held_bytes=0) == wanted, cuts
+
+
+def test_values_that_are_too_many_for_memory_are_read_again_and_handed_over_some_at_a_time() -> None:
+    names, asked = [f"v{n}" for n in range(WITHIN // 2)], list[OffsetRange]()
+    records = [part(name, index, 2, name.encode() * 20) for index in range(2) for name in names]
+
+    def read_back(before: OffsetRange, _: Wanted) -> Iterator[pa.RecordBatch]:
+        asked.append(before)
+        yield batch(records, before.start, before.end)
+
+    chunks = Chunks("t", WITHIN, MOST_BYTES, read_back)
+    chunks._most_held_bytes = MOST_BYTES
+    assembled = taken(chunks, batch(records, 0, len(records)))
+    values = [some.records["value"].to_pylist() for some in assembled]
+    assert [value for some in values for value in some] == [name.encode() * 40 for name in names]
+    assert [len(some) for some in values] == [2, 2]  # Each is of 80 bytes.
+    assert asked == [OffsetRange("t", 0, 0, 1), OffsetRange("t", 0, 1, 2)]
+    assert (chunks._held_bytes, chunks._pieces) == (0, {})
+
+
+def test_a_value_whose_parts_the_topic_no_longer_has_is_a_dead_letter() -> None:
+    records = [*[part(f"v{n}", 0, 2, b"1" * 60) for n in range(3)], part("v0", 1, 2, b"1")]
+    [assembled] = taken(Chunks("t", WITHIN, MOST_BYTES, lambda *_: iter(()), 0), batch(records, 0, 4))
+    reason = "part 1 of 2: the topic does not have all parts before it any more"
+    assert (assembled.refused["offset"].to_pylist(), assembled.reasons) == ([3], [("chunk_missing", reason)])
 
 
 def test_a_whole_record_keeps_its_other_headers_and_what_was_read_as_its_value() -> None:
-    assembled = Chunks("t", WITHIN, MOST_BYTES).take(batch([*A, PLAIN], 0, 4))
-    assert assembled is not None
+    [assembled] = taken(Chunks("t", WITHIN, MOST_BYTES), batch([*A, PLAIN], 0, 4))
     assert assembled.records["headers"].to_pylist() == [[{"key": "other", "value": b"o"}], None]
     assert assembled.records["raw_value"].to_pylist() == [b"33", b"plain"]
-    assert (
-        Chunks("t", WITHIN, MOST_BYTES).take(assembled.records.select(["partition", "offset", "headers", "value"]))
-        is None
-    )
+    whole = assembled.records.select(["partition", "offset", "headers", "value"])
+    assert Chunks("t", WITHIN, MOST_BYTES).take(whole) is None
 
 
 def test_an_earlier_part_that_is_too_large_to_be_read_leaves_no_hole_in_its_value() -> None:
@@ -137,23 +220,36 @@ def test_an_earlier_part_that_is_too_large_to_be_read_leaves_no_hole_in_its_valu
         some = batch([(None, A[0][1])], before.start, before.end)
         yield some.append_column("left_out", pa.array([101]))
 
-    assembled = Chunks("t", WITHIN, MOST_BYTES, read_back).take(batch(A, 1, 3))
-    assert assembled is not None
+    [assembled] = taken(Chunks("t", WITHIN, MOST_BYTES, read_back), batch(A, 1, 3))
     assert (assembled.records.num_rows, assembled.refused["offset"].to_pylist(), asked) == (0, [1, 2], [MOST_BYTES])
 
 
-def test_a_task_reads_back_once_for_a_partition_and_not_without_need() -> None:
+def test_a_task_reads_back_no_farther_than_to_where_a_value_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 2)
     asked: list[OffsetRange] = []
 
     def read_back(before: OffsetRange, _: Wanted) -> Iterator[pa.RecordBatch]:
         asked.append(before)
         yield batch(records, before.start, before.end)
 
-    records = [PLAIN] * 5 + [A[0], A[1], A[2], *B, PLAIN]
-    chunks = Chunks("t", WITHIN, MOST_BYTES, read_back)
-    chunks.take(batch(records, 5, 11))
+    records = [PLAIN] * 15 + [A[0], A[1], A[2], *B, PLAIN]
+    chunks = Chunks("t", 1000, MOST_BYTES, read_back)
+    taken(chunks, batch(records, 5, 21))
     assert asked == []
-    chunks = Chunks("t", WITHIN, MOST_BYTES, read_back)
-    chunks.take(batch(records, 7, 8))
-    chunks.take(batch(records, 8, 11))
-    assert asked == [OffsetRange("t", 0, 0, 7)]
+    chunks = Chunks("t", 1000, MOST_BYTES, read_back)
+    taken(chunks, batch(records, 17, 18))
+    taken(chunks, batch(records, 18, 21))
+    assert asked == [OffsetRange("t", 0, 15, 17), OffsetRange("t", 0, 13, 15)]
+
+
+def test_a_dead_letter_that_is_a_part_never_becomes_a_row_when_it_is_replayed(tmp_path: Path) -> None:
+    target = table(tmp_path, {"id": "long", "image": "binary"}, ["image"], chunks={})
+    contents = [part("a", 0, 2, b'{"id": 1}'), (b'{"id": 2}', {"other": b"o"}), (b'{"id": 3}', None)]
+    records = batch(contents, 0, 3)
+    changes = read_records(target, "", dict(zip(records.schema.names, records.columns, strict=True)))
+    assert changes.decoded.refused.tolist() == [True, False, False]
+    [mismatch] = changes.decoded.mismatches
+    assert (mismatch.kind, mismatch.reason) == (
+        "chunk_missing",
+        "the record is a part of a value, which has to be sent again as a whole",
+    )

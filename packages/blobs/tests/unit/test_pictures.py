@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from frazil.errors import SpecError
-from frazil_blobs import extract
+from frazil_blobs import extract, models
 from frazil_blobs.extract import info_of
 from frazil_blobs.models import vectors_of
 from frazil_blobs.pictures import pixels_of, thumbnail_of
@@ -148,6 +148,20 @@ def test_a_machine_that_cannot_read_pictures_is_told_before_a_run(
     monkeypatch.setattr(extract, "find_spec", lambda _: None)
     _, checked = target.stages[0].check_table(None)
     assert (checked.is_ok, "pip install 'frazil-blobs[media]'" in checked.remedy) == (False, True)
+
+
+@pytest.mark.parametrize(("module", "name"), [("onnxruntime", "onnxruntime"), ("PIL", "Pillow")])
+def test_a_machine_that_cannot_run_models_is_told_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str
+) -> None:
+    embeddings = {"colour": {"dimension": 3, "model": mean_colour(tmp_path), "of": "image"}}
+    target = table(tmp_path, COLUMNS, ["image"], embeddings=embeddings)
+    monkeypatch.setattr(models, "find_spec", lambda wanted: None if wanted == module else True)
+    _, checked = target.stages[0].check_table(None)
+    assert (checked.is_ok, f"needs {name}, which is not installed" in checked.result) == (False, True)
+    assert "pip install 'frazil-blobs[models]'" in checked.remedy
+    monkeypatch.undo()
+    assert [check.is_ok for check in target.stages[0].check_table(None)] == [True, True]
 
 
 def test_a_sound_has_its_duration() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.file_io import StoredFile
 from frazil_blobs import build_index, index_upkeep, search
-from frazil_blobs.index_upkeep import _fetch, _has_column
+from frazil_blobs.index_upkeep import _fetch, _has_column, kept_indexes
 from frazil_blobs.nearest import VectorIndex, build, nearest_of
 
 DIMENSION = 16
@@ -199,3 +201,26 @@ def test_an_index_that_was_removed_from_its_store_is_not_missed(table: Table, mo
     monkeypatch.setattr(index_upkeep, "store_of", lambda _: Held("removed"))
     wanted = vectors(2, 300)[7].tolist()
     assert ids(search(table, wanted, 1)) == [307]
+
+
+def test_a_copy_of_an_index_is_removed_when_nobody_has_used_it_for_a_day(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(index_upkeep, "store_of", lambda _: Held("a"))
+    copies: list[Path] = []
+    for number in range(3):
+        with table.transaction() as transaction:
+            address = f"s3://lake/{number}/1-embedding-cosine"
+            transaction.set_properties({"frazil.shop.blobs-index.embedding": address})
+        copy = kept_indexes(table, "embedding")
+        assert copy is not None
+        assert kept_indexes(table, "embedding") == copy
+        copies.append(copy)
+        if number == 0:
+            (tmp_path / "frazil-indexes-killed").mkdir()
+            for folder in (copy, tmp_path / "frazil-indexes-killed"):
+                os.utime(folder, (1, 1))
+        elif number == 1:
+            assert sorted(tmp_path.glob("frazil-indexes-*")) == [copy]
+    assert sorted(tmp_path.glob("frazil-indexes-*")) == sorted(copies[1:])

@@ -1,6 +1,6 @@
 """A cluster without Python packages, on a REST catalog and an S3 store: what runs there was shipped. SIGKILL of what runs
 tasks, while a task is in the middle of its file: the task is run again elsewhere. In time: a Python worker in
-test_kills.py, and what is shipped to a cluster in packages/cluster/tests/unit/test_ship.py.
+tests/acceptance/test_kills.py, and what is shipped to a cluster in packages/cluster/tests/unit/test_ship.py.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def test_of_two_that_start_at_once_one_builds_and_the_other_waits(cache: Path) -
 
 
 def test_a_builder_that_is_killed_leaves_nothing_that_others_wait_for(cache: Path) -> None:
-    script = "from frazil.runtime import ship; ship._WARM_UP = 'import signal; signal.pause()'; ship.code_archive()"
+    script = "from frazil_cluster import ship; ship._WARM_UP = 'import signal; signal.pause()'; ship.code_archive()"
     mark = f"FRAZIL_BUILDER={cache}"
     environment = {**os.environ, "FRAZIL_BUILDER": str(cache)}
     with subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.DEVNULL) as builder:

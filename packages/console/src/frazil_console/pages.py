@@ -13,7 +13,6 @@ from starlette.routing import Route
 
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.dead_letters.files import Selection
-from frazil.error_classes import ErrorClass
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ops import reports
 from frazil.ops.audit import audit_file
@@ -30,6 +29,7 @@ from frazil_console.live import LiveTables, Streams
 from frazil_console.overview import overview_of, total_rate
 from frazil_console.process_page import process_figures
 from frazil_console.render import page, problem_page, static_file, unavailable
+from frazil_console.runbooks import HELP, INDEX, html_of, page_of, titles
 from frazil_console.timeline import timeline
 from frazil_deadletters.running import dead_letter_records, dead_letters
 from frazil_http.api import Shown, read_parameters
@@ -80,6 +80,7 @@ class Console:
             Route("/tables/{table}", self.table),
             Route("/tables/{table}/dead-letters", self.dead_letters),
             Route("/process", self.process),
+            Route(f"{HELP}{{name}}", self.help),
             Route("/events", self.events),
             Route(LOGIN, self.log_in, methods=["GET", "POST"]),
             Route(f"{STATIC}{{file}}", static_file),
@@ -172,6 +173,7 @@ class Console:
             times=table_page.batch_time(table.counts),
             path=table_page.path_of(table.spec, report.lag.topics if report else ()),
             stopped=pipeline.redact(vars(stopped)) if stopped else None,
+            runbook=_runbook_of(stopped.message, stopped.where) if stopped else None,
             evidence=self._evidence(name, stopped.where) if stopped and _may_operate(request) else [],
             events=timeline(name, audit_file(pipeline.spec), self._history.states, schemas) if tab == "events" else [],
             settings=pipeline.redact([vars(setting) for setting in table_page.settings_of(pipeline.spec, table.spec)]),
@@ -199,7 +201,7 @@ class Console:
             record = self._pipeline.record_at(name, place[1], int(place[2]), int(place[3])) if place else None
             if record is not None:
                 value = "" if record.value is None else record.value.decode(errors="backslashreplace")
-                return [self._pipeline.redact({"place": where, "error": "", "value": value, "page": ""})]
+                return [self._pipeline.redact({"place": where, "error": "", "value": value})]
             stored = dead_letter_records(self._pipeline, name, Selection(), _MOST_EVIDENCE)
         except FrazilError:
             return []
@@ -233,6 +235,16 @@ class Console:
             chosen=parameters.model_dump(exclude_none=True, exclude={"limit"}),
             limit=parameters.limit,
         )
+
+    # ---- help
+
+    def help(self, request: Request) -> Response:
+        """One page of docs/troubleshoot, which may be read without the rights to operate."""
+        name = request.path_params["name"]
+        if name not in titles():
+            raise Refused(404, "NotFound", "there is no such page", "see the list of tables")
+        values = {"name": name, "title": titles()[name], "text": html_of(name), "index": INDEX}
+        return page(request, "help.html", pipeline=self._pipeline.spec.pipeline, **values)
 
     # ---- the process
 
@@ -291,14 +303,19 @@ def _may_operate(request: Request) -> bool:
     return True
 
 
+def _runbook_of(message: str, where: str) -> dict[str, str]:
+    """Returns the address and the title of the page that explains why a table has stopped."""
+    name = page_of(message, place_of_record=_PLACE.fullmatch(where) is not None)
+    return {"address": f"{HELP}{name}", "title": titles()[name]}
+
+
 def _evidence_of(dead_letter: Mapping[str, Any]) -> dict[str, str]:
     """Returns what is shown of a dead letter: its place, its error, and its value as far as anybody may read it."""
     value = dead_letter["value"] or {}
     shown = value.get("text") or (f"base64: {value['base64']}" if "base64" in value else "encrypted" if value else "")
     place = f"topic {dead_letter['topic']}, partition {dead_letter['partition']}, offset {dead_letter['offset']}"
-    page_of_class = ErrorClass(dead_letter["error_class"]).entry.page if dead_letter["error_class"] else ""
     error = f"{dead_letter['error_class']}: {dead_letter['message'] or ''}"
-    return {"place": place, "error": error, "value": shown, "page": page_of_class}
+    return {"place": place, "error": error, "value": shown}
 
 
 def _own_path(path: str) -> str:

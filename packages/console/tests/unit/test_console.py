@@ -73,6 +73,7 @@ def test_a_stopped_table_shows_the_record_what_to_do_and_what_people_asked_for(s
     for shown in ("It has stopped", "fix the producer", "topic a, partition 0, offset 2", "&lt;script&gt;alert"):
         assert shown in page.text
     assert "/tables/n.a/resume" in page.links
+    assert "/help/bad-record" in page.links
     scene.client().post("/tables/n.a/resume", headers=FROM_HERE)
     events = page_of(scene.client(), "/tables/n.a?tab=events").text
     assert "<td>resumeTable</td><td>anyone (console)</td>" in events

@@ -146,7 +146,7 @@ def test_columns_of_record_metadata_are_those_of_the_dead_letter(tmp_path: Path)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
         "id": 5,
         "_topic": "a",
-        "_partition": 1,
+        "_kafka_partition": 1,
         "_offset": 77,
         "_timestamp": datetime(1970, 1, 1, 0, 0, 5, 1, UTC),
         "_headers": headers,

@@ -1,5 +1,7 @@
-"""HDFS besides what test_object_stores.py has of every store: settings that come from Hadoop, and a catalog of folders,
-whose pipelines are in test_catalogs.py. `make stores` runs this. In time: packages/hdfs/tests/unit/test_hdfs_settings.py.
+"""HDFS besides what tests/acceptance/test_object_stores.py has of every store.
+
+That is settings that come from Hadoop, and a catalog of folders, whose pipelines are in tests/acceptance/test_catalogs.py.
+`make stores` runs this. In time: packages/hdfs/tests/unit/test_hdfs_settings.py.
 """
 
 from __future__ import annotations

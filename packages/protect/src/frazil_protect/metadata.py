@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from frazil.column_names import fold_case
 from frazil.decode.columns import as_text
-from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.decode.conversion import UNKNOWN_FIELD
 from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import pick
 from frazil.schema.projection import HEADERS, KEY

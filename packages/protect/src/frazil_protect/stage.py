@@ -18,7 +18,7 @@ from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.notes import ProtectedFields
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import Origins, TableStage, UnusedField
-from frazil.write.target import METADATA_TYPES, TableTarget
+from frazil.write.target import TableTarget
 from frazil_protect.metadata import protect_metadata
 from frazil_protect.rules import (
     Protection,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
-_OTHER_METADATA = frozenset(f"_{field}" for field in METADATA_TYPES) - {KEY, HEADERS}
+_OTHER_METADATA = frozenset({"_topic", "_kafka_partition", "_offset", "_timestamp"})
 """How a query names the metadata of records that has no rules."""
 
 

@@ -10,8 +10,7 @@ from pyiceberg.types import DateType, NestedField, TimeType
 
 from frazil.decode.columns import Bodies, Fault, Reader
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP, LogicalType
-from frazil.decode.forms import OWN_FORMS, Forms
-from frazil.decode.messages import FIRST, Indexed, Message
+from frazil.decode.messages import FIRST, OWN_FORMS, Forms, Indexed, Message
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.rows.writer_schemas import decode_with_schemas

@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from pyiceberg.types import StructType
 
 from frazil.decode.columns import Bodies, Columns, Fault
-from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.limits import TooMuch, check_cells, may_guess
+from frazil.decode.messages import OWN_FORMS, Forms
 from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32, U8
 from frazil_protobuf import layout

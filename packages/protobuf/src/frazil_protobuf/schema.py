@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from pyiceberg import types as t
 
 from frazil.decode.columns import EmptyStruct, TextBytes
-from frazil.decode.forms import OWN_FORMS, Forms
+from frazil.decode.messages import OWN_FORMS, Forms
 from frazil.registry.port import UnusableSchema
 from frazil.schema.parts import Path
 from frazil_protobuf.json import JSON_TYPES

@@ -17,7 +17,8 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.printable import plural
-from frazil_verify.levels import Options
+from frazil_verify.kept import Kept
+from frazil_verify.opened import Options
 from frazil_verify.report import document_of, write_report
 from frazil_verify.verify import verify_foreign, verify_tables
 
@@ -47,6 +48,15 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         str,
         typer.Option("--sample", metavar="SHARE", help="Compare a share of the offsets, as 1%, in blocks by chance."),
     ] = "",
+    digests: Annotated[
+        bool, typer.Option("--digests", help="With --rows: compare the rows with the ledger too.")
+    ] = False,
+    scratch: Annotated[
+        str,
+        typer.Option(
+            "--scratch", metavar="LOCATION", help="A folder that a cluster's workers reach: they make the copy."
+        ),
+    ] = "",
     foreign: Annotated[
         Path | None,
         typer.Option("--foreign", metavar="FILE", help="A pipeline file of tables that another tool fills."),
@@ -65,7 +75,8 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     deleted its oldest records, all remaining records must be rows; other rows are counted and not judged.
 
     Three other levels make no copy. `--ledger` reads the table's metadata alone. `--rows` reads the columns of partition
-    and offset. `--independent` decodes each record by other libraries and plain Python rules.
+    and offset. `--independent` decodes each record by other libraries and plain Python rules. A comparison that was killed
+    continues with the same command.
 
     `--foreign` judges tables that another tool fills from their topics, such as Kafka Connect's sink. FILE describes them as
     a pipeline file does; `frazil import` writes one.
@@ -84,13 +95,17 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         logging.WARNING
     )  # A copy is not a run of the pipeline: its commits are not news.
     level: Level = levels[0] if levels else "copy"
-    share = _share_of(sample)
+    share, kept = _share_of(sample), list[Kept]()
+    if digests and level != "rows":
+        raise SpecError("--digests compares the rows that --rows reads", remedy="add --rows, or leave --digests out")
+    if scratch and (level != "copy" or foreign is not None):
+        raise SpecError("--scratch is where a copy is made", remedy="leave --scratch out: this level makes no copy")
     if foreign is not None:
         options = Options(begin=begin, end=end, sample=share, group=group, keeps_all=report is not None)
-        result = verify_foreign(read_spec(output, foreign), table, options, output.doing)
-    elif report is not None and level != "copy":
-        spec = read_spec(output, file)
-        tables = verify_tables(spec, table, level, (begin, end, share), output.doing, keeps_all=True)
+        result = verify_foreign(read_spec(output, foreign), table, options, output.doing, kept)
+    elif (report is not None and level != "copy") or digests or scratch:
+        spec, part = read_spec(output, file), (begin, end, share)
+        tables = verify_tables(spec, table, level, part, output.doing, report is not None, digests, scratch, kept)
         result = VerifyResult(spec.pipeline, tuple(tables))
     else:
         pipeline = open_pipeline(output, file)
@@ -99,6 +114,8 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     if report is not None:
         lines.append(f"report: {write_report(report, document_of(result, SystemClock().now_ms()))}")
     output.result(result.document(), "\n".join(lines) or "no tables")
+    for comparison in kept:
+        comparison.discard()
     if any(verified.is_equal is False for verified in result.tables):
         return DIFFERENT
     return 0 if result.is_ok else UNAVAILABLE

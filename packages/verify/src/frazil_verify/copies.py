@@ -9,10 +9,12 @@ nothing to the pipeline's catalog, and writes nothing to Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from frazil import __version__
 from frazil.catalog.port import Catalog
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
@@ -40,6 +42,36 @@ class Copies:
     tables: list[Table] = field(default_factory=list)
     #: The offset up to which each partition is read.
     goal: dict[Partition, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Returns what is compared, as JSON."""
+        goal = [[topic, partition, end] for (topic, partition), end in sorted(self.goal.items())]
+        tables = {}
+        for table in self.tables:
+            offsets = {
+                topic: {str(n): end for n, end in ends.items()} for topic, ends in table.progress.offsets.items()
+            }
+            tables[table.name] = {"snapshot_id": table.state.head_id if table.state else None, "offsets": offsets}
+        return {"goal": goal, "tables": tables}
+
+    def restore(self, document: Mapping[str, Any] | None, snapshots: Mapping[str, Set[int]]) -> bool:
+        """Makes the tables what they were when a document was made; returns whether they still have its snapshots.
+        snapshots: the ids of the snapshots of each table.
+        """
+        if document is None:
+            return False
+        states = {}
+        for table in self.tables:
+            known, state = document["tables"].get(table.name), table.state
+            if known is None or state is None or known["snapshot_id"] not in snapshots[table.name]:
+                return False
+            offsets = {topic: {int(n): end for n, end in ends.items()} for topic, ends in known["offsets"].items()}
+            progress = replace(state.progress, offsets=offsets)
+            states[table.name] = replace(state, head_id=known["snapshot_id"], progress=progress)
+        for table in self.tables:
+            table.state = states[table.name]
+        self.goal = {(topic, partition): end for topic, partition, end in document["goal"]}
+        return True
 
     def takes(self, goal: Mapping[Partition, int]) -> bool:
         """Whether a table with this goal can be copied in the same run."""
@@ -127,8 +159,24 @@ def _start_of_copy(table: Table) -> Start:
     return Start(kind="offsets", offsets=firsts)
 
 
-def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
-    """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files."""
+def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str, Any]:
+    """Returns what two calls have in common, of which the second continues the copies of the first."""
+    return {
+        "version": __version__,
+        "pipeline": spec.pipeline,
+        "kafka": spec.kafka.get("bootstrap.servers"),
+        "scratch": scratch,
+        "tables": [
+            [table.name, table.state.uuid if table.state else "", table.spec, table.progress.topic_ids]
+            for table in copies.tables
+        ],
+    }
+
+
+def copying(spec: PipelineSpec, copies: Copies, folder: Path, warehouse: str = "") -> PipelineSpec:
+    """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files. warehouse: the place
+    of their files; empty: `folder`, too.
+    """
     tables = tuple(
         table.spec.model_copy(
             update={
@@ -142,7 +190,10 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
         ).with_stages(lambda stage: stage.of_copy())
         for table in copies.tables
     )
-    catalog = CatalogSpec(uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=f"{folder}/warehouse")
+    properties = spec.catalog.properties if warehouse else {}
+    catalog = CatalogSpec(
+        uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=warehouse or f"{folder}/warehouse", properties=properties
+    )
     own = {"catalog": catalog, "state_dir": folder, "tables": tables, "topics": (), "namespace": None, "routes": ()}
     own["follows_topic_keys"] = False
     return spec.model_copy(update=own)

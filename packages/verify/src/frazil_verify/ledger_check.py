@@ -145,7 +145,7 @@ def _check_sums(seen: _Pass, snapshot: Snapshot, before: Progress, progress: Pro
 
 def _check_offsets(seen: _Pass, snapshot: Snapshot, before: Progress, progress: Progress, covered: int) -> None:
     """Checks that the offsets between two commits are those that the second one has read. covered: their number."""
-    moved = list(_moves(before, progress))
+    moved = list(moves(before, progress))
     for topic, partition, start, end in moved:
         if end < start:
             _add_range(seen, snapshot, topic, partition, (start, end), "which go back")
@@ -160,7 +160,7 @@ def _check_offsets(seen: _Pass, snapshot: Snapshot, before: Progress, progress: 
             )
 
 
-def _moves(before: Progress, progress: Progress) -> Iterator[tuple[str, int, int, int]]:
+def moves(before: Progress, progress: Progress) -> Iterator[tuple[str, int, int, int]]:
     """Yields the ranges between two commits, without skipped offsets: topic, partition, first offset and end."""
     known, skipped = by_partition(before.offsets), by_partition(progress.batch.skipped)
     starts: Mapping[tuple[str, int], int] = by_partition(progress.ledger.starts) if progress.ledger else {}

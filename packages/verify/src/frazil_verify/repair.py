@@ -48,8 +48,9 @@ from frazil_verify.independent.judge import Judge, Judgement, Repair
 from frazil_verify.independent.rules import NotJudged
 from frazil_verify.independent.stored import RowsNotReadable
 from frazil_verify.independent.topic import Range, TopicNotReadable
+from frazil_verify.judging import judge_of
 from frazil_verify.ledger_check import REPAIR_ID
-from frazil_verify.levels import Level, Opened, Options, judge_of
+from frazil_verify.opened import Level, Opened, Options
 from frazil_verify.report import read_report
 from frazil_verify.routed import with_values
 
@@ -147,7 +148,7 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
             return RepairPlan(name, signature, is_applied=True)
         opened = Opened(spec, catalog, source, Options(Level.INDEPENDENT, keeps_all=True), note)
         try:
-            judge, _, _ = judge_of(opened, table, state)
+            judge = judge_of(opened, table, state)
             judgement = judge.run(keeps_all=True, is_partial=has_lost_records(table, source, catalog))
         except (NotJudged, TopicNotReadable, RowsNotReadable) as error:
             raise SpecError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg import types as t
@@ -16,14 +17,27 @@ from frazil_verify.independent.rules import Format, NotJudged, Rules
 from frazil_verify.model.settings import Column, Settings, table_of
 from frazil_verify.model.types import ListOf, MapOf, Plain, StructOf, Type
 
-_FORMATS = ("json", "avro", "json_schema")
-_KEY_FORMATS = ("raw", "json", "text")
+_FORMATS = ("json", "avro", "json_schema", "protobuf")
+_KEY_FORMATS = ("raw", "json", "text", "avro")
+_TYPES = frozenset(
+    (
+        "boolean", "int", "long", "float", "double", "decimal", "string", "date", "time", "timestamp", "timestamptz", "uuid",
+        "binary", "fixed",
+    )
+)  # fmt: skip
 _BY_COPY = "run it without --independent: a copy of the table is made and compared"
 _BY_PLACES = "add --rows or --ledger in its place, which find lost and doubled records by their offsets"
 
 
-def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mapping[int, str]) -> Rules:
-    """Returns the rules of a loaded table. schema: its columns in Arrow's types. schemas: texts of the registry by id.
+def rules_of(
+    table: Table,
+    state: TableState,
+    schema: pa.Schema,
+    schemas: Mapping[int, Any],
+    key_schemas: Mapping[int, Any] | None = None,
+) -> Rules:
+    """Returns the rules of a loaded table. schema: its columns in Arrow's types. schemas: those of the registry that its
+    values name, by id. key_schemas: those of its keys.
 
     Raises: NotJudged where the rules do not make its rows.
     """
@@ -34,6 +48,9 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
         raise NotJudged(reason, _BY_COPY if has_copy else _BY_PLACES)
     settings = _settings(spec)
     columns = {field.name: type_of(field.field_type) for field in state.schema.fields}
+    odd = next((name for name, kind in columns.items() if not _has_rules(kind)), None)
+    if odd is not None:
+        raise NotJudged(f"its column {odd} has a type that the rules do not have", _BY_COPY)
     comments = {field.name: field.doc or "" for field in state.schema.fields}
     changes = target_of(table).changes
     keys = changes.key_columns if changes is not None else ()
@@ -49,7 +66,7 @@ def rules_of(table: Table, state: TableState, schema: pa.Schema, schemas: Mappin
         settings,
         table_of(columns, comments, settings),
         schema,
-        Format(spec.source.value.format, envelope, schemas, spec.source.key.format),
+        Format(spec.source.value.format, envelope, schemas, spec.source.key.format, key_schemas or {}),
         keys,
         spec.changes.order_by or "",
         _route_of(table),
@@ -68,16 +85,23 @@ def _route_of(table: Table) -> Route | None:
 def why_not(spec: TableSpec) -> str:
     """Returns why the independent rules do not make the rows of a table; empty where they do."""
     changes, shape, source = spec.changes, spec.shape, spec.source
+    names_schemas = [source.value, *([source.key] if changes.mode == "upsert" else [])]
     own_columns = [column.name for column in shape.columns if column.constant is not None or column.header is not None]
     reasons = {
         "a query, `lookup` or a stage makes its rows, which takes Spark's or Frazil's own functions": spec.has_query
         or any(stage.makes_rows for stage in spec.stage_settings.values()),
         f"its records are {source.value.format}": source.value.format not in _FORMATS,
-        "its records name their schema in another way than Confluent's": source.value.framing != "confluent",
+        "its records name their schema in another way than Confluent's": any(
+            of.needs_registry and (of.framing != "confluent" or of.source != "registry" or of.message is not None)
+            for of in names_schemas
+        ),
+        "`logical_types: lenient` reads its schemas": any(of.logical_types != "strict" for of in names_schemas),
+        "its envelope has Protobuf inside": source.value.format == "protobuf" and changes.envelope is not None,
         "its envelope has no rules": changes.envelope is not None and changes.envelope.kind != "debezium",
         f"its keys are {source.key.format}": changes.mode == "upsert" and source.key.format not in _KEY_FORMATS,
-        "its rows are merged of several records": any(function != "latest" for _, function in changes.merge),
+        "its rows are merged of several records": changes.counts_every_row,
         "it drops duplicates": changes.dedupe is not None,
+        "it keeps all versions of its rows (`mode: history`)": changes.keeps_history,
         "deleted rows stay in it (`deletes: soft`)": changes.deletes == "soft",
         "transactions are atomic": changes.atomic is not None,
         "`flatten` makes its columns": shape.flatten is not None,
@@ -86,6 +110,17 @@ def why_not(spec: TableSpec) -> str:
         "its tombstones are rows": changes.tombstones == "row",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _has_rules(kind: Type) -> bool:
+    match kind:
+        case StructOf(members):
+            return all(_has_rules(member) for _, member in members)
+        case ListOf(element):
+            return _has_rules(element)
+        case MapOf(key, value):
+            return _has_rules(key) and _has_rules(value)
+    return kind.name in _TYPES
 
 
 def _settings(spec: TableSpec) -> Settings:

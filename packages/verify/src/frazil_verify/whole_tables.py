@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from frazil.api.results import VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import NotReadable, rows_of
+from frazil.catalog.iceberg.java import java_errors
 from frazil.clock import SystemClock, new_id
+from frazil.errors import SpecError
 from frazil.files import temporary_folder
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -27,60 +32,110 @@ from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare
-from frazil_verify.copies import NOT_YET, Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil_verify.copies import (
+    NOT_YET,
+    Copies,
+    UpTo,
+    copying,
+    has_lost_records,
+    identity_of,
+    load_for_copy,
+    plan_copies,
+)
+from frazil_verify.history import read_history
+from frazil_verify.kept import open_kept
 from frazil_verify.routed import with_values
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _TIMEOUT_S = 300.0
+INCOMPLETE = "the copy is incomplete"
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What copies are made and compared with."""
+
+    spec: PipelineSpec
+    jvm: Jvm
+    catalog: IcebergCatalog
+    source: Source
+    note: Callable[[str], None]
+    #: The folder that the workers of a cluster reach; empty: copies are made by this process's own JVM.
+    scratch: str = ""
 
 
 def verify_copies(
-    spec: PipelineSpec, name: str | None, note: Callable[[str], None] = lambda _: None
+    spec: PipelineSpec, name: str | None, note: Callable[[str], None] = lambda _: None, scratch: str = ""
 ) -> list[VerifiedTable]:
     """Returns what comparing each table of the pipeline with its topics has found, or the one named `name`. note: receives
-    what is being done.
+    what is being done. scratch: a folder that the workers of a cluster reach; they make the copies there, and compare them.
 
-    Raises: SpecError for a name that no table has.
+    Raises: SpecError for a name that no table has, and for a folder without a cluster.
     """
+    is_on_cluster = not is_local(spec.spark.master)
+    if scratch and not is_on_cluster:
+        raise SpecError(
+            "--scratch is a folder for the workers of a cluster, and `spark.master` names none",
+            remedy="leave --scratch out, and set TMPDIR to a folder with the space of a copy",
+        )
     source = open_topics(spec)
     tables = find_tables(spec, source, known_state(spec), name)
     if not has_catalog(spec):
         return [VerifiedTable(table.name, "it does not exist yet", NOT_YET) for table in tables]
-    if not is_local(spec.spark.master):  # The copy's folder is this machine's.
+    if is_on_cluster and not scratch:  # The copy's folder is this machine's.
         spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
     with running_jvm(spec) as jvm, named_jvm_death():
-        catalog = open_catalog(jvm, spec)
-        tables = with_values(spec, catalog, tables, name is None)
-        refusals = {table.name: load_for_copy(table, catalog, source) for table in tables}
+        opened = _Opened(spec, jvm, open_catalog(jvm, spec), source, note, _absolute(scratch))
+        tables = with_values(spec, opened.catalog, tables, name is None)
+        refusals = {table.name: load_for_copy(table, opened.catalog, source) for table in tables}
         results = {
             table_name: VerifiedTable(table_name, refusal.reason, refusal.remedy)
             for table_name, refusal in refusals.items()
             if refusal is not None
         }
         for copies in plan_copies(table for table in tables if refusals[table.name] is None):
-            note(f"making {', '.join(table.name for table in copies.tables)} again from the topics")
-            with temporary_folder(PREFIX) as folder:
-                for result in _compared(spec, jvm, catalog, source, copies, folder, note):
-                    results[result.name] = result
+            for result in _made_and_compared(opened, copies):
+                results[result.name] = result
     return [results[table_name] for table_name in sorted(results)]
 
 
-def _compared(
-    spec: PipelineSpec,
-    jvm: Jvm,
-    catalog: IcebergCatalog,
-    source: Source,
-    copies: Copies,
-    folder: Path,
-    note: Callable[[str], None],
-) -> Iterator[VerifiedTable]:
+def _made_and_compared(opened: _Opened, copies: Copies) -> Iterator[VerifiedTable]:
+    """Makes the copies, or continues those of a call that was ended, and yields what was found of each table."""
+    kept = open_kept(identity_of(opened.spec, copies, opened.scratch))
+    names = ", ".join(table.name for table in copies.tables)
+    if kept is None:
+        opened.note(f"making {names} again from the topics")
+        with temporary_folder(PREFIX) as folder:
+            yield from _compared(opened, copies, folder)
+        return
+    history = {
+        table.name: {snapshot.snapshot_id for snapshot in read_history(opened.catalog, table.name).snapshots}
+        for table in copies.tables
+    }
+    if copies.restore(kept.document, history):
+        opened.note(f"continuing to make {names} again from the topics")
+    else:
+        opened.note(f"making {names} again from the topics")
+        kept.begin(copies.document())
+    results = list(_compared(opened, copies, kept.folder))
+    if not any(result.reason.startswith(INCOMPLETE) for result in results):
+        kept.discard()
+    yield from results
+
+
+def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[VerifiedTable]:
     """Makes the copies and yields what was found of each table."""
-    copy_spec = copying(spec, copies, folder)
+    spec, jvm, catalog, note = opened.spec, opened.jvm, opened.catalog, opened.note
+    warehouse = f"{opened.scratch}/{folder.name}" if opened.scratch else ""
+    copy_spec = copying(spec, copies, folder, warehouse)
     copied = open_catalog(jvm, copy_spec)
-    clock = SystemClock()
+    clock, cores = SystemClock(), core_count()
     services = Services(
-        UpTo(source, copies.goal),
+        UpTo(opened.source, copies.goal),
         copied,
-        SparkJobs(jvm.session, spec.kafka, lambda _: core_count(), core_count()),
+        SparkJobs(jvm.session, spec.kafka, _parallelism if opened.scratch else lambda _: cores, cores),
         clock,
         schemas=open_schemas(spec),
         reader=KafkaReader(spec.kafka),
@@ -89,14 +144,35 @@ def _compared(
     service = Service(copy_spec, services, new_id(), _ignore)
     service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
     copied_tables = {table.name: table for table in service.tables}
+    is_whole = True
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
-            yield _verified(
-                jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source, catalog)
-            )
+            is_partial = has_lost_records(table, opened.source, catalog)
+            result = _verified(jvm, catalog, copied, table, copied_tables[table.name], is_partial)
         except (NotComparable, NotReadable) as error:
-            yield VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
+            result = VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
+        is_whole &= not result.reason.startswith(INCOMPLETE)
+        yield result
+    if warehouse and is_whole:
+        _remove(copied, copies, warehouse)
+
+
+def _absolute(folder: str) -> str:
+    return folder.rstrip("/") if ":" in folder or not folder else str(Path(folder).absolute())
+
+
+def _parallelism(session: SparkSession) -> int:
+    return int(session.sparkContext.defaultParallelism)
+
+
+def _remove(copied: IcebergCatalog, copies: Copies, folder: str) -> None:
+    """Removes the files of copies that a cluster has made."""
+    for table in copies.tables:
+        if copied.load(table.name) is not None:
+            with suppress(*java_errors()):  # A store without this operation: the folder is the user's own.
+                copied.java_table(table.name).io().deletePrefix(folder)
+            return
 
 
 def _ignore(_: Sequence[Table]) -> None:
@@ -110,7 +186,7 @@ def _verified(
     if copy.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF) or copy.position() != table.position():
         reason = copy.status.reason or "the topic could not be read to the table's progress"
         remedy = "mend what the reason names, and run it again; --ledger needs no copy"
-        return VerifiedTable(table.name, f"the copy is incomplete: {reason}", remedy)
+        return VerifiedTable(table.name, f"{INCOMPLETE}: {reason}", remedy)
     spark = jvm.session()
     rows = partial(rows_of, spark)
     state = copied.load(copy.name)

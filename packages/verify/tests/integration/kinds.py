@@ -21,23 +21,28 @@ FIRST = 60
 """The number of records of each topic before the first run; tables with `start: latest` have none of them."""
 _PEOPLE = 10
 _KINDS = ("order", "refund", None)
+_EVENTS = (72, 75, 78, 84, 87)
+"""Numbers of events that are sent once, are not damaged, and are in each table of events that has a row of an order."""
 _PLACES = {"partition": "kafka_partition", "offset": "_offset"}
 """Spark cannot read a column called `_partition`."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of table, and two rows of it."""
+    """A kind of table, and rows of it."""
 
     settings: Mapping[str, Any]
-    #: Conditions that each one row meets.
-    row: str
-    other: str
+    #: Conditions that each one row meets, no two the same one.
+    rows: Sequence[str]
     #: The column that names what a row was made of.
     place: str = "_offset"
     #: Whether the independent judge makes its rows, and whether a copy of it is compared.
     is_judged: bool = True
     is_copied: bool = True
+
+
+def _each(column: str, *values: int) -> list[str]:
+    return [f"{column} = {value}" for value in values]
 
 
 def _kinds(events: str, people: str, changes: str) -> dict[str, Kind]:
@@ -48,45 +53,50 @@ def _kinds(events: str, people: str, changes: str) -> dict[str, Kind]:
     current = {**changed, "key": {"format": "json"}, "mode": "upsert"}
     query = "select id, customer, upper(name) as name, amount, size, {} from records where customer <> 6"
     totals = "count(*) as orders, sum(amount) as amount, max(size) as size, max(name) as name"
-    of_events, of_people, of_changes = ("id = 72", "id = 75"), ("id = 4", "id = 5"), ("order_no = 3", "order_no = 4")
-    of_customers = ("customer = 3", "customer = 4")
+    of_events, of_people, of_changes = (
+        _each("id", *_EVENTS),
+        _each("id", 4, 5, 6, 7, 8),
+        _each("order_no", 3, 4, 5, 7, 8),
+    )
+    of_log = [f"order_no = {n % _PEOPLE} and size = {n * 3}" for n in (23, 24, 27, 28, 29)]
+    of_customers = _each("customer", 3, 4, 0, 1, 2)
     return {
-        "append": Kind(plain, *of_events),
-        "branch": Kind({**plain, "branch": "ingest"}, *of_events),
-        "latest": Kind({**plain, "start": "latest"}, *of_events),
-        "query": Kind({**plain, "select": query.format("at")}, *of_events, is_judged=False),
-        "spark": Kind({**plain, "select": query.format("xxhash64(name) as hash")}, *of_events, is_judged=False),
-        "once": Kind({**plain, "dedupe": {"by": ["id"]}}, *of_events, is_judged=False),
-        "upsert": Kind(keyed, *of_people),
-        "soft": Kind({**keyed, "deletes": "soft"}, *of_people, is_judged=False),
-        "versions": Kind({**keyed, "mode": "history"}, f"{of_people[0]} and is_current", of_people[1], "id", False),
+        "append": Kind(plain, of_events),
+        "branch": Kind({**plain, "branch": "ingest"}, of_events),
+        "latest": Kind({**plain, "start": "latest"}, of_events),
+        "query": Kind({**plain, "select": query.format("at")}, of_events, is_judged=False),
+        "spark": Kind({**plain, "select": query.format("xxhash64(name) as hash")}, of_events, is_judged=False),
+        "once": Kind({**plain, "dedupe": {"by": ["id"]}}, of_events, is_judged=False),
+        "upsert": Kind(keyed, of_people),
+        "soft": Kind({**keyed, "deletes": "soft"}, (), is_judged=False),  # Spark cannot read a column `_deleted`.
+        "versions": Kind({**keyed, "mode": "history"}, [f"{row} and is_current" for row in of_people], "id", False),
         "merged": Kind(
             {
                 "topic": events, "mode": "upsert", "key_columns": ["customer"], "tombstones": "ignore",
                 "include": ["customer", "amount", "size", "name"],
                 "merge": {"amount": "sum", "orders": "count", "size": "max", "name": "max"},
             },
-            *of_customers, "customer", False,
+            of_customers, "customer", False,
         ),
         "grouped": Kind(
             {"topic": events, "select": f"select customer, {totals} from records group by customer"},
-            *of_customers, "customer", False,
+            of_customers, "customer", False,
         ),
-        "log": Kind({**changed, "changelog": True}, "order_no = 3 and size = 69", "order_no = 4 and size = 72"),
-        "current": Kind(current, *of_changes),
-        "atomic": Kind({**current, "atomic": "transaction"}, *of_changes, is_judged=False),
+        "log": Kind({**changed, "changelog": True}, of_log),
+        "current": Kind(current, of_changes),
+        "atomic": Kind({**current, "atomic": "transaction"}, of_changes, is_judged=False),
         "joined": Kind(
             {**plain, "lookup": {"person": {"table": "k.upsert", "on": "customer = id", "take": ["name"]}}},
-            *of_events, is_judged=False, is_copied=False,
+            of_events, is_judged=False, is_copied=False,
         ),
-        "times": Kind({**plain, "columns": {"clock": "time"}}, "", "", is_copied=False),
+        "times": Kind({**plain, "columns": {"clock": "time"}}, (), is_copied=False),
     }  # fmt: skip
 
 
 ROUTED = {
-    "of_order": Kind({}, "id = 72", "id = 75", is_copied=False),
-    "of_refund": Kind({}, "id = 73", "id = 76", is_copied=False),
-    "rest": Kind({}, "id = 74", "id = 77", is_copied=False),
+    "of_order": Kind({}, _each("id", *_EVENTS), is_copied=False),
+    "of_refund": Kind({}, _each("id", 73, 76, 79, 82, 85), is_copied=False),
+    "rest": Kind({}, _each("id", 74, 77, 80, 83, 86), is_copied=False),
 }
 """The tables of the route."""
 
@@ -211,10 +221,11 @@ class Scene:
         else:
             self.spark.sql(f"call frazil.system.rollback_to_snapshot('k.{kind}', {snapshot})")
 
-    def plant(self, kind: str, fault: str) -> None:
-        """Plants a fault in the first row of a table."""
-        table, row, other = self.name(kind), self.kinds[kind].row, self.kinds[kind].other
+    def plant(self, kind: str, fault: str, place: int) -> None:
+        """Plants a fault in one of the rows of a table. place: of the row; a fault of two rows takes the next one too."""
+        table, row = self.name(kind), self.kinds[kind].rows[place]
         if fault == "swapped rows":
+            other = self.kinds[kind].rows[place + 1]
             first, second = (self.rows(kind, condition, "name")[0] for condition in (row, other))
             self.spark.sql(f"update {table} set name = '{second}' where {row}")
             self.spark.sql(f"update {table} set name = '{first}' where {other}")
@@ -251,3 +262,5 @@ _CHANGED: Mapping[str, str] = {
 }
 """Faults that change or remove a row."""
 FAULTS: Sequence[str] = (*_COPIED, *_CHANGED, "swapped rows")
+AT_ONCE = 4
+"""So many faults are planted in a table before it is compared: a comparison with a copy shows five rows of each side."""

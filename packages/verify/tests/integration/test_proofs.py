@@ -100,7 +100,7 @@ def damaged(scene: Scene) -> Iterator[dict[tuple[int, int], str]]:
     other = changed.set_column(place, rows.schema.field(place), pa.array([0.5]))
     pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
     kinds = ((lost, "missing"), (changed, "changed"), (doubled, "doubled"))
-    yield {(row["_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
+    yield {(row["_kafka_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
     path.write_bytes(whole)
 
 
@@ -116,6 +116,46 @@ def test_faults_in_files_are_found_with_their_offsets(scene: Scene, damaged: dic
     assert (finding["columns"], finding["actual"]["amount"], finding["topic"]) == (["amount"], 0.5, scene.events)
     _, tables = scene.verify(EVENTS, "--rows")
     assert found(tables[EVENTS]) == {place: kind for place, kind in damaged.items() if kind != "changed"}
+
+
+def test_rows_are_compared_with_the_ledger_without_the_topic(scene: Scene, damaged: dict[tuple[int, int], str]) -> None:
+    _, tables = scene.verify(EVENTS, "--rows", "--digests")
+    places = {(of["kind"], of.get("partition"), of.get("offset")) for of in tables[EVENTS]["findings"]}
+    assert places >= {(kind, *place) for place, kind in damaged.items() if kind != "changed"}
+    texts = [of["text"] for of in tables[EVENTS]["findings"] if of["kind"] == "changed"]
+    assert len(texts) == 1
+    assert "are others than it wrote" in texts[0]
+
+
+def test_whole_rows_are_those_of_the_ledger(scene: Scene) -> None:
+    code, tables = scene.verify("--rows", "--digests")
+    assert (code, tables[EVENTS]["counts"], tables[EVENTS]["notes"]) == (0, {}, [])
+    assert any("no digest of its rows" in note for note in tables[PEOPLE]["notes"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "point"),
+    [(("--independent",), "verify.kept"), ((), "commit.landed")],
+    ids=["judge", "copy"],
+)
+@pytest.mark.usefixtures("damaged")
+def test_a_comparison_that_is_killed_again_and_again_goes_on_and_finds_the_same(
+    scene: Scene, tmp_path: Path, words: tuple[str, ...], point: str
+) -> None:
+    _, expected = scene.verify(*words)
+    pipeline, kills = scene.pipeline, 0
+    environment = {"FRAZIL_FAILPOINTS": f"{point}=kill", "TMPDIR": str(tmp_path)}
+    while True:
+        command = ("verify", *words, "--output", "json")
+        done = ended(pipeline.directory, pipeline.file, *command, environment=environment)
+        if done.returncode != -signal.SIGKILL:
+            break
+        kills += 1
+        assert kills < 20, "it begins again each time"
+    assert kills >= 2
+    assert json.loads(done.stdout)["tables"] == expected
+    assert not list(tmp_path.glob("frazil-kept-*"))
 
 
 def test_a_report_has_every_difference_so_that_a_repair_mends_them_all(scene: Scene, tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from frazil.kafka.port import ReadRecord
 from frazil.types import OffsetRange
 from frazil.write.plain_target import plain_target
 from frazil_verify.independent.judge import Judge, Judgement
+from frazil_verify.independent.parts import Keeper
 from frazil_verify.independent.topic import Range, Record
+from frazil_verify.registered import schemas_in
 from frazil_verify.settings import rules_of
 from tests.simulation.judge.loop import TABLE, TOPIC, Loop, Sent, rows_of
 
@@ -30,6 +32,14 @@ class MemoryRows:
     rows: list[Row]
     schema: pa.Schema
     unreadable: dict[str, str] = field(default_factory=dict)
+
+    def parts(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """See StoredRows."""
+        yield "rows", self.batches(names)
+
+    def is_unreadable(self, _: str) -> bool:
+        """See StoredRows."""
+        return False
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """See StoredRows."""
@@ -48,9 +58,21 @@ class Filled:
     sent: list[Sent] = field(default_factory=list)
 
     @classmethod
-    def of(cls, root: Path, settings: Mapping[str, Any], sent: Sequence[Sent], partitions: int = 1) -> Filled:
-        """Produces the records and runs the pipeline."""
+    def of(
+        cls,
+        root: Path,
+        settings: Mapping[str, Any],
+        sent: Sequence[Sent],
+        partitions: int = 1,
+        schema: tuple[str, str] | None = None,
+    ) -> Filled:
+        """Produces the records and runs the pipeline. schema: the kind and the text of the schema of values, whose id is
+        put before them.
+        """
         filled = cls(Loop(root, settings, partitions), list(sent))
+        if schema is not None:
+            head = b"\0" + filled.loop.register(*schema).to_bytes(4) + (b"\0" if schema[0] == "protobuf" else b"")
+            sent = [of if of.value is None else replace(of, value=head + of.value) for of in sent]
         filled.loop.produce(sent)
         filled.loop.run(50)
         return filled
@@ -66,18 +88,21 @@ class Filled:
             rows += list(rows_of(file.path, frozenset(gone)))
         return rows
 
-    def judge(self, rows: list[Row] | None = None, part: tuple[int, int] | None = None) -> Judgement:
+    def judge(
+        self, rows: list[Row] | None = None, part: tuple[int, int] | None = None, keeper: Keeper | None = None
+    ) -> Judgement:
         """The judgement on the table, or on other rows in its place. part: of the offsets of each partition."""
         table = Table(self.loop.spec.tables[0])
         table.state = state = self.loop.catalog.load(TABLE)
         assert state is not None
         schema = plain_target(state).arrow_schema
-        rules = rules_of(table, state, schema, {})
+        rules = rules_of(table, state, schema, *schemas_in(self.loop.registry, table, is_foreign=False))
         ranges = [Range(TOPIC, number, 0, end) for number, end in state.progress.offsets[TOPIC].items()]
         stored: Any = MemoryRows(self.rows() if rows is None else rows, schema)
         parts = ranges if part is None else [replace(of, start=part[0], end=part[1]) for of in ranges]
         read_ranges = [replace(of, start=of_part.start) for of, of_part in zip(ranges, parts, strict=True)]
-        judge = Judge(rules, stored, self._read, parts, lambda _: None, read_ranges if rules.key_columns else None)
+        of_keys = read_ranges if rules.key_columns else None
+        judge = Judge(rules, stored, self._read, parts, lambda _: None, of_keys, keeper)
         return judge.run(is_bounded=part is not None)
 
     def _read(self, ranges: Sequence[Range]) -> Iterator[list[Record]]:

@@ -15,7 +15,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ledger import Ledger
 from frazil_verify.findings import Kind
 from frazil_verify.independent.topic import Range
-from frazil_verify.levels import Level, Opened, Options, _bounded, _whole_ranges
+from frazil_verify.opened import Level, Opened, Options, bounded, whole_ranges
 from frazil_verify.places import Expected, PlacedRows, check_places
 from packages.verify.tests.unit.planted import Filled
 from tests.simulation.judge.loop import TABLE, TOPIC, Sent
@@ -74,5 +74,5 @@ def test_rows_from_before_the_first_ledger_are_of_records_too(
     opened = Opened(filled.loop.spec, catalog, filled.loop.source, Options(Level.ROWS), print)
     filled.loop.source.trim(TOPIC, 0, 4)
     for is_of_kafka, first in ((False, 0), (True, 4)):
-        whole, ledger = _whole_ranges(opened, table, state, is_of_kafka)
-        assert (list(_bounded(opened, whole)), ledger is None) == ([Range(TOPIC, 0, first, 20)], is_older)
+        whole, ledger = whole_ranges(opened, table, state, is_of_kafka)
+        assert (list(bounded(opened, whole)), ledger is None) == ([Range(TOPIC, 0, first, 20)], is_older)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from fastavro import parse_schema, schemaless_writer
 
 from frazil_verify.findings import Kind
+from frazil_verify.independent import parts
 from frazil_verify.independent.rules import NotJudged
+from frazil_verify.kept import Kept, open_kept
+from frazil_verify.model.proto_files import messages_of
 from packages.verify.tests.unit.planted import FAULTS, Filled
 from tests.simulation.judge.loop import Sent
 
@@ -28,7 +37,45 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
         "metadata": PLACES, "columns": COLUMNS, "envelope": "debezium", "mode": "upsert", "key_columns": ["id"],
         "format_version": 2,
     },
+    "avro": {"metadata": PLACES, "value": {"format": "avro"}},
+    "protobuf": {"metadata": PLACES, "value": {"format": "protobuf"}},
 }  # fmt: skip
+AVRO = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "x", "type": "double"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "ok", "type": "boolean"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+PROTO = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1; optional int64 n = 2; double x = 3; optional string name = 4; bool ok = 5; google.protobuf.Timestamp at = 6;
+}
+"""
+SCHEMAS = {"avro": ("avro", json.dumps(AVRO)), "protobuf": ("protobuf", PROTO)}
+
+
+def encoded(kind: str, row: Mapping[str, Any]) -> bytes:
+    """A record's value."""
+    at = datetime.fromisoformat(row["at"])
+    if kind == "avro":
+        out = io.BytesIO()
+        schemaless_writer(out, parse_schema(AVRO), {**row, "at": at})
+        return out.getvalue()
+    if kind == "protobuf":
+        message = messages_of(PROTO).at((0,))
+        assert message is not None
+        made = message.type(**{name: part for name, part in row.items() if name != "at"})
+        made.at.seconds = int(at.timestamp())
+        return bytes(made.SerializeToString())
+    return json.dumps({"before": None, "after": row, "op": "c", "source": {}} if kind == "debezium" else row).encode()
 
 
 def value(number: int) -> dict[str, Any]:
@@ -52,9 +99,28 @@ def sent(kind: str, count: int = 40) -> Sequence[Sent]:
     made = []
     for number, row in enumerate(values):
         key = json.dumps({"id": row["id"]}).encode()
-        text = {"before": None, "after": row, "op": "c", "source": {}} if kind == "debezium" else row
-        made.append(Sent(number % partitions, json.dumps(text).encode(), key))
+        made.append(Sent(number % partitions, encoded(kind, row), key))
     return made
+
+
+class Ended(Exception):
+    """The process is ended."""
+
+
+@dataclass
+class Ending:
+    """Keeps one part more, and ends the process."""
+
+    kept: Kept
+
+    def part(self, name: str) -> tuple[pa.Table, dict[str, Any]] | None:
+        """See Keeper."""
+        return self.kept.part(name)
+
+    def keep(self, name: str, table: pa.Table, facts: Mapping[str, Any]) -> None:
+        """See Keeper."""
+        self.kept.keep(name, table, facts)
+        raise Ended
 
 
 @pytest.fixture(scope="module", params=list(TABLES))
@@ -63,7 +129,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     kind: str = request.param
     folder = tmp_path_factory.mktemp("filled")
     partitions = 3 if kind == "several partitions" else 1
-    return kind, Filled.of(folder, TABLES[kind], sent(kind), partitions)
+    return kind, Filled.of(folder, TABLES[kind], sent(kind), partitions, SCHEMAS.get(kind))
 
 
 def test_a_whole_table_has_no_finding(filled: tuple[str, Filled]) -> None:
@@ -131,7 +197,38 @@ def test_of_a_part_of_the_offsets_later_changes_count_and_other_rows_do_not(fill
     outside = next(row for row in rows if row["_offset"] >= 12)
     inside["name"], outside["name"] = "another", "another"
     (finding,) = table.judge(rows, part=(3, 12)).findings.first
-    assert (finding.kind, finding.partition, finding.offset) == (Kind.CHANGED, inside["_partition"], inside["_offset"])
+    assert (finding.kind, finding.partition, finding.offset) == (
+        Kind.CHANGED,
+        inside["_kafka_partition"],
+        inside["_offset"],
+    )
+
+
+def test_a_comparison_that_is_ended_at_any_part_goes_on_and_finds_the_same(
+    filled: tuple[str, Filled], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, table = filled
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(parts, "MOST_OFFSETS", 9)
+    rows = [dict(row) for row in table.rows()]
+    rows.pop(3)
+    rows[5]["n"] = -1
+    whole, ends = table.judge(rows), 0
+    while True:
+        kept = open_kept({"kind": kind, "settings": {"b", "a", "c"}})
+        assert kept is not None
+        try:
+            judgement = table.judge(rows, keeper=Ending(kept))
+            break
+        except Ended:
+            ends += 1
+        finally:
+            kept.close()
+    assert judgement.findings.counts
+    assert judgement == whole
+    assert ends == len(list(kept.folder.glob("*.arrow"))) > 5
+    kept.discard()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_table_with_a_time_that_python_does_not_have_is_not_judged(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from frazil.api.results import VerifyResult
 from frazil.errors import SpecError
 from frazil_verify.findings import Finding, Findings, Kind
-from frazil_verify.levels import JudgedTable, Level
+from frazil_verify.opened import JudgedTable, Level
 from frazil_verify.report import document_of, read_report, write_report
 
 HOUR = 3_600_000

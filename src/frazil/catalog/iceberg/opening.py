@@ -149,7 +149,7 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
     if "No suitable driver" in cause:
         kind = ":".join(where.split(":")[:2])
         return SpecError(
-            f"there is no JDBC driver for `{kind}:`",
+            f"Frazil has no JDBC driver for `{kind}:`",
             remedy="name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
             where=where,
         )

@@ -27,7 +27,7 @@ from frazil.decode.avro.code import (
 from frazil.decode.avro.json import Write, json_writer
 from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, MAX_PRECISION, Avro, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
-from frazil.decode.forms import OWN_FORMS, Forms
+from frazil.decode.messages import OWN_FORMS, Forms
 
 
 @dataclass(frozen=True)

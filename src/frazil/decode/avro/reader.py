@@ -23,8 +23,8 @@ from frazil.decode.avro.plan import plan_columns
 from frazil.decode.avro.scan import I64, U8, walk_records
 from frazil.decode.avro.schema import Avro, parse_avro
 from frazil.decode.columns import Bodies, Columns, Fault
-from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.limits import check_cells, may_guess
+from frazil.decode.messages import OWN_FORMS, Forms
 from frazil.error_classes import ErrorClass
 from frazil.registry.port import UnusableSchema
 

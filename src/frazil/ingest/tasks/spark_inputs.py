@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
+from frazil.error_classes import ErrorClass
 from frazil.failpoints import hit
 from frazil.files import handed_on_folder, taken_folder
 from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
@@ -134,7 +135,13 @@ class _FirstRun(TableRun):
         """Keeps the records for the second stage."""
         self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
 
-    def take_parts(self, topic: str, parts: pa.RecordBatch, refused: pa.RecordBatch, reasons: Sequence[str]) -> None:
+    def take_parts(
+        self,
+        topic: str,
+        parts: Mapping[str, pa.RecordBatch],
+        refused: pa.RecordBatch,
+        reasons: Sequence[tuple[ErrorClass, str]],
+    ) -> None:
         """Keeps the records for the second stage."""
         self._keep(partial(TableRun.take_parts, topic=topic, parts=parts, refused=refused, reasons=reasons))
 
@@ -151,10 +158,9 @@ class _FirstRun(TableRun):
         if is_crashing.any():
             self._keep(partial(TableRun.take, topic=topic, records=records.filter(pa.array(is_crashing))))
             records = records.filter(pa.array(~is_crashing))
-        records = self._whole(topic, records)
-        if records.num_rows:
-            read = partial(self._read_inputs, topic)
-            for piece, _, (changes, inputs) in read_bounded(records, read, self.target.reading.evolution.columns_left):
+        read = partial(self._read_inputs, topic)
+        for whole in self._whole(topic, records):
+            for piece, _, (changes, inputs) in read_bounded(whole, read, self.target.reading.evolution.columns_left):
                 self.steps.append((_Step(partial(TableRun.take, topic=topic, of_source=changes), piece), inputs))
 
     def _keep(self, take: Callable[..., None]) -> None:

@@ -40,11 +40,11 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.evolve import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords, appended
-from frazil.stages.stage import PART, RAW_VALUE, Assembler
+from frazil.stages.stage import RAW_VALUE, Assembler
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.records.read_changes import check_keys, read_upserts
-from frazil.upsert.records.unfit import refuse_unfit
 from frazil.upsert.task_changes import TaskChanges
+from frazil.upsert.task_kinds import refuse_unfit
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
@@ -259,9 +259,10 @@ class TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        records = self._whole(topic, records)
-        if not records.num_rows:
-            return
+        for whole in self._whole(topic, records):
+            self._take_whole(topic, whole, of_source)
+
+    def _take_whole(self, topic: str, records: pa.RecordBatch, of_source: Changes | None) -> None:
         decoded = [of_source]
 
         def read(columns: dict[str, pa.Array]) -> Changes:
@@ -296,27 +297,37 @@ class TableRun:
                 bad = pick(columns, np.array(list(late)))
                 self.dead_letters.write_unread(topic, bad, list(late.values()))
 
-    def _whole(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the records whose values are whole, after taking those that are parts of others."""
+    def _whole(self, topic: str, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yields the records whose values are whole, after taking those that are parts of others."""
         if topic not in self.assemblers:
             made = (stage.assembler(self.target, topic) for stage in self.target.stages)
             self.assemblers[topic] = next((assembler for assembler in made if assembler is not None), None)
         assembler = self.assemblers[topic]
         assembled = assembler.take(records) if assembler is not None else None
-        if assembled is None:
-            return records
-        if assembled.parts.num_rows or assembled.refused.num_rows:
-            self.take_parts(topic, assembled.parts, assembled.refused, assembled.reasons)
-        return assembled.records
+        if assembled is None and records.num_rows:
+            yield records
+        for some in assembled or ():
+            if some.parts or some.refused.num_rows:
+                self.take_parts(topic, some.parts, some.refused, some.reasons)
+            if some.records.num_rows:
+                yield some.records
 
-    def take_parts(self, topic: str, parts: pa.RecordBatch, refused: pa.RecordBatch, reasons: Sequence[str]) -> None:
-        """Counts records that are parts of others, and makes dead letters of those that can be none. reasons: why not."""
-        if parts.num_rows:
-            self.tally.count(topic, plain_columns(parts), {PART: parts.num_rows})
+    def take_parts(
+        self,
+        topic: str,
+        parts: Mapping[str, pa.RecordBatch],
+        refused: pa.RecordBatch,
+        reasons: Sequence[tuple[ErrorClass, str]],
+    ) -> None:
+        """Counts records that are parts of others, and makes dead letters of those that cannot be. reasons: why not."""
+        for name, records in parts.items():
+            self.tally.count(topic, plain_columns(records), {name: records.num_rows})
         if refused.num_rows:
-            places = zip(refused["partition"].to_pylist(), refused["offset"].to_pylist(), reasons, strict=True)
-            kind = ErrorClass.REFUSED_BY_STAGE
-            bad = [BadRecord(topic, partition, offset, kind, "", reason) for partition, offset, reason in places]
+            places = zip(refused["partition"].to_pylist(), refused["offset"].to_pylist(), strict=True)
+            bad = [
+                BadRecord(topic, *place, kind, "", reason)
+                for place, (kind, reason) in zip(places, reasons, strict=True)
+            ]
             self._note_unread(topic, plain_columns(refused), bad)
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
@@ -389,7 +400,7 @@ class TableRun:
 
     def _digest(self, rows: pa.Table) -> None:
         """Adds rows to the digest of those that are appended, where the ledger has one (`next_ledger`)."""
-        if self.target.dedupe is None and not any(stage.keeps_aside for stage in self.target.stages):
+        if not self.target.looks_up_rows and not any(stage.keeps_aside for stage in self.target.stages):
             self.tally.digest_rows(rows)
 
     def report(self) -> TaskReport:

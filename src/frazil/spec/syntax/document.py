@@ -244,6 +244,13 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
     line = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
     if _BARE_REFERENCE.search(line):
         remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'
+    elif "expected <block end>" in problem:
+        problem, remedy = (
+            "this line is not indented as the keys above it",
+            "indent keys of one mapping alike, by spaces",
+        )
+    elif "\\t" in problem and line.startswith("\t"):
+        problem, remedy = "this line is indented by a tab", "indent it by spaces"
     elif problem == "but found another document":
         problem, remedy = "the file has a second document", "remove the line `---` between the documents"
     return SpecError(

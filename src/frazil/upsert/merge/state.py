@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, one_array
@@ -16,7 +17,6 @@ from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import ColumnCache, read_columns
 from frazil.upsert.lookup.search import Found, Hits
-from frazil.upsert.merge.averages import AVERAGE, COUNT, SUM, average
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
 from frazil.upsert.merge.parts import (
@@ -33,8 +33,8 @@ from frazil.upsert.merge.parts import (
 from frazil.upsert.merge.sessions import in_sessions, join_sessions
 from frazil.upsert.merge.sketch_kinds import SKETCHES
 from frazil.upsert.merge.sketches import ESTIMATE, SUFFIX, estimates_of
-from frazil.upsert.merge.sums import join
-from frazil.upsert.merged_changes import MergedChanges
+from frazil.upsert.merge.sums import AVERAGE, COUNT, SUM, average, join
+from frazil.upsert.merged_changes import Completed, MergedChanges
 from frazil.write.target import TableTarget
 
 _IN_TABLE = -1
@@ -55,17 +55,17 @@ _LARGE_AVERAGE = (
 _TOO_MANY = "merge the column with another function, or group by more columns, such as the day"
 
 
-def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
+def merge_parts(target: TableTarget, report: TaskReport, _: Callable[[Ranked], Ints]) -> MergedChanges:
     """Returns the parts of the tasks of `report`, of which at least one has some, as one change for each key: an upsert of
     its row, or a delete where a delete is all that the batch has of the key.
     """
     texts = [touched.keys for touched in report.changes.touched]
-    parts, is_emptied = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
+    parts, is_cut = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
     if len(parts):
         groups = in_sessions(target, parts, *group_parts(parts, by_partition=False))
         parts = merging_of(target).combine(parts, *groups)
     change_count = sum(touched.change_count for touched in report.changes.touched)
-    batch = _batch_of(target, parts, change_count, is_emptied=is_emptied)
+    batch = _batch_of(target, parts, change_count, is_cut=is_cut)
     return batch if target.changes is None or target.changes.session is None else _by_key(batch)
 
 
@@ -81,7 +81,7 @@ def _by_key(batch: MergedChanges) -> MergedChanges:
     )
 
 
-def _batch_of(target: TableTarget, combined: pa.Table, change_count: int, *, is_emptied: bool) -> MergedChanges:
+def _batch_of(target: TableTarget, combined: pa.Table, change_count: int, *, is_cut: bool) -> MergedChanges:
     """Returns parts, of which each key or session has one, as one change for each. change_count: of the batch."""
     count = len(combined)
     places = [np.asarray(one_array(combined[name])) for name in PLACES]
@@ -93,12 +93,12 @@ def _batch_of(target: TableTarget, combined: pa.Table, change_count: int, *, is_
         Ranked(keys_in(combined), ops, places[0], places[1], places[2], places[3], np.zeros(count, np.bool_)),
         np.zeros(count, np.int64),
         [0, count],
-        LatestChanges(every, is_fresh, every, every, 0 if is_emptied else -1),
+        LatestChanges(every, is_fresh, every, every, 0 if is_cut else -1),
         [[]],
         [None],
         change_count,
-        "",
         combined,
+        merged_rows,
     )
 
 
@@ -114,7 +114,7 @@ def with_sessions(batch: MergedChanges, live_rows: Found, late: Bools) -> tuple[
         return batch, live_rows, late
     joined = join_sessions(target, parts, live_rows)
     combined = merging_of(target).combine(parts, joined.parts, joined.keys.size)
-    of_sessions = _batch_of(target, combined, batch.change_count, is_emptied=False)
+    of_sessions = _batch_of(target, combined, batch.change_count, is_cut=False)
     return replace(of_sessions, keeps_latest=batch.keeps_latest), joined.live_rows, late[joined.keys]
 
 
@@ -141,9 +141,8 @@ class _State:
     keys: Ints
 
 
-def merged_rows(batch: MergedChanges, live_rows: Found, late: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
-    """Yields the merged rows of a batch, in the schema of the files, and the places of their changes, in the form of
-    `complete_buffered`. live_rows: of the keys. late: the keys whose row stays as it is.
+def merged_rows(batch: MergedChanges, live_rows: Found, late: Bools, _: Sequence[LiveFile]) -> Completed:
+    """Yields the merged rows of a batch. live_rows: of the keys. late: the keys whose row stays as it is.
 
     Raises: OSError where the store fails; SpecError where a value does not fit its column.
     """

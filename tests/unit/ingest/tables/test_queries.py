@@ -146,7 +146,9 @@ def test_a_table_has_the_column_of_keys_in_their_format_whatever_its_query_makes
 
 def test_metadata_is_found_in_any_case(scene: Any) -> None:
     made = scene(
-        where="_Partition = 0", filter="_OFFSET > 0", select="select _Topic as topic, `_offset` as at from records"
+        where="_Kafka_Partition = 0",
+        filter="_OFFSET > 0",
+        select="select _Topic as topic, `_offset` as at from records",
     )
     made.feed("a", {"id": 7}, {"id": 8})
     made.catch_up()

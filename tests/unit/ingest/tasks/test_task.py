@@ -103,7 +103,7 @@ def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topic
     for topic in "ab":
         assert _rows(reports[f"lake.{topic}"]) == [
             {
-                "id": n, "_topic": topic, "_partition": 1, "_offset": 10 + n,
+                "id": n, "_topic": topic, "_kafka_partition": 1, "_offset": 10 + n,
                 "_timestamp": datetime.fromtimestamp(0, UTC).replace(microsecond=n),
                 "_headers": row["headers"], "_key": row["key"],
             }

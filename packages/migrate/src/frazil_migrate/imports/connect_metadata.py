@@ -16,7 +16,9 @@ from frazil_migrate.imports.draft import Draft
 from frazil_migrate.imports.sql import quoted
 
 PIECES = ("topic", "partition", "offset", "timestamp")
-_FIELDS = {column: field for field, column in METADATA_COLUMNS.items() if column != field}
+COLUMNS: Mapping[str, str] = {str(field): column for field, column in METADATA_COLUMNS.items()}
+"""What a query calls each piece of metadata."""
+_FIELDS = {column: field for field, column in COLUMNS.items() if column != field}
 _ADDED = {sql: name for name, (_, sql) in OF_CHANGES.items()}
 _SQL_TYPES = {
     "int": "int",
@@ -67,7 +69,7 @@ def inserted(piece: str, draft: Draft, name: str) -> MetadataColumn:
     """Returns a column of `InsertField`. name: of the column."""
     schemas = has_schemas(draft)
     if piece != "timestamp":
-        return MetadataColumn(f"_{piece}", {"topic": "string", "partition": "int", "offset": "long"}[piece])
+        return MetadataColumn(COLUMNS[piece], {"topic": "string", "partition": "int", "offset": "long"}[piece])
     if schemas is None:
         draft.notes.append(
             f"the column {name} is a timestamp, as in the sink with schemas: where the worker's converter has"
@@ -84,7 +86,7 @@ def as_number(column: MetadataColumn, unit: str = "ms") -> MetadataColumn:
 
 def of_change(field: str) -> MetadataColumn:
     """Returns a column that Debezium's unwrap transform adds, by the field of `metadata`: times are milliseconds."""
-    column = METADATA_COLUMNS[field]  # type: ignore[index]
+    column = COLUMNS[field]
     if field in ("source_ts", "connector_ts"):
         return as_number(MetadataColumn(column, "timestamptz", column))
     return MetadataColumn(column, "string")
@@ -92,13 +94,13 @@ def of_change(field: str) -> MetadataColumn:
 
 def kafka_metadata(prefix: str, is_nested: bool, external: tuple[str, str], draft: Draft) -> dict[str, MetadataColumn]:
     """Returns the columns of `KafkaMetadataTransform`. external: name and value of a constant; empty without one."""
-    columns = {piece: MetadataColumn(f"_{piece}", "long") for piece in PIECES}
+    columns = {piece: MetadataColumn(COLUMNS[piece], "long") for piece in PIECES}
     columns["timestamp"] = as_number(MetadataColumn("_timestamp", "timestamptz", "_timestamp"))
     if not is_nested:
         return {f"{prefix}_{piece}": column for piece, column in columns.items()}
     members = {piece: column.sql for piece, column in columns.items()}
     if has_schemas(draft) is False:
-        members["partition"] = "cast(_partition as bigint)"
+        members["partition"] = "cast(_kafka_partition as bigint)"
     if external[0]:
         members[external[0]] = _literal(external[1])
     words = ", ".join(f"{_literal(name)}, {sql}" for name, sql in members.items())

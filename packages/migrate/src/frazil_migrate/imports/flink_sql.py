@@ -7,6 +7,7 @@ from typing import Any
 
 from frazil.errors import SpecError
 from frazil.spec.grouping import grouping_of
+from frazil_migrate.imports.connect_metadata import COLUMNS
 from frazil_migrate.imports.draft import Answer, Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
 from frazil_migrate.imports.flink_groups import late_of
 from frazil_migrate.imports.flink_script import Insert, Script, Table
@@ -232,7 +233,7 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
     pieces = {_PIECES[source.metadata[name]]: name for name in used}
     handed_on = sum([plain(word) for word in item] == [name] for name in used for item in insert.columns)
     is_plain = not computed and len(pieces) == len(used) and sum(_uses(words, name) for name in used) == handed_on
-    added = [f"_{_PIECES[source.metadata[name]]} as {quoted(name)}" for name in used] * (not is_plain)
+    added = [f"{COLUMNS[_PIECES[source.metadata[name]]]} as {quoted(name)}" for name in used] * (not is_plain)
     added += [f"{joined(words)} as {quoted(name)}" for name, words in computed.items()]
     relation = f"(select *, {', '.join(added)} from records)" if added else "records"
     chosen = ", ".join(map(joined, insert.columns))

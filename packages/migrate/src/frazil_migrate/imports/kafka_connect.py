@@ -13,7 +13,7 @@ from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duratio
 from frazil_migrate.imports.sources import flat, parse
 
 NAMELESS = "of a JDBC catalog it is `catalog.name`; others do not keep their tables under a name"
-_CONTROL = "progress is in the tables: there is no control topic, group or transaction"
+_CONTROL = "progress is in the tables, without a control topic, a group or transactions"
 _BEFORE = "write its result as `select` or `where`, or run it before the topic"
 _OF_CONNECT = "it configures Kafka Connect itself"
 _BY_ID = "the id in each record names its schema"
@@ -161,7 +161,7 @@ KAFKA_CONNECT = Tool(
         *unsupported("records are not filtered by scripts", "write the condition as `where`", "Filter.*"),
         *unsupported("scripts divide no topics", "write `routes`", "ContentBasedRouter.*", "ByLogicalTableRouter.*"),
         *unsupported("only the new record is kept", _BEFORE, "ExtractChangedRecordState.*", "PartitionRouting.*"),
-        *unsupported("there is no such step", _BEFORE, "HeaderToValue.*", "EnforceRecordSize.*", "TimezoneConverter.*"),
+        *unsupported("Frazil has no such step", _BEFORE, "HeaderToValue.*", "EnforceRecordSize.*", "TimezoneConverter.*"),
         *unsupported("events of an outbox have Debezium's default fields", "rename the fields", "EventRouter.*"),
     ),
 )  # fmt: skip

@@ -78,8 +78,8 @@ def test_metadata_that_two_transforms_add_becomes_two_columns() -> None:
 def test_nested_metadata_is_a_struct_and_flattened_again_columns() -> None:
     members = "'topic', _topic, 'partition', {}, 'offset', _offset, 'timestamp', unix_millis(_timestamp), 'dc', 'eu'"
     members = f"named_struct({members})"
-    assert table(_NESTED, **_WITH) == {"select": f"select *, {members.format('_partition')} as km from records"}
-    narrow = members.format("cast(_partition as bigint)")
+    assert table(_NESTED, **_WITH) == {"select": f"select *, {members.format('_kafka_partition')} as km from records"}
+    narrow = members.format("cast(_kafka_partition as bigint)")
     assert table(_NESTED, **_WITHOUT) == {"select": f"select *, {narrow} as km from records"}
     flat = table(_NESTED, (f"{_KAFKA}.Flatten$Value", {"delimiter": "_"}), **_WITH)
     assert flat["metadata"] == {"topic": "km_topic", "partition": "km_partition", "offset": "km_offset"}

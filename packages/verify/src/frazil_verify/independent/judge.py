@@ -14,16 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.write.digests import digest_of, record_hashes, row_hashes
+from frazil.write.digests import digest_of, row_hashes
 from frazil_verify.findings import MOST_SHOWN, Finding, Findings, Kind
-from frazil_verify.independent.matching import NOWHERE, Ints, Places, are_inside, doubled, match, runs_of
-from frazil_verify.independent.rules import DELETE, Made, NotJudged, RowMaker, Rules
+from frazil_verify.independent.matching import NOWHERE, U64, Ints, Places, are_inside, doubled, match, runs_of
+from frazil_verify.independent.parts import HASH, IS_DELETE, NUMBER, OFFSET, ORDER, Keeper, topic_parts
+from frazil_verify.independent.rules import NotJudged, RowMaker, Rules
 from frazil_verify.independent.stored import StoredRows
 from frazil_verify.independent.topic import Range, Record
 from frazil_verify.model.equal import has_struct, same
 
 _HOURLY = 100_000
-"""The most differing records whose timestamps are read."""
+"""The most records without a row whose timestamps are read."""
 Read = Callable[[Sequence[Range]], Iterable[list[Record]]]
 Note = Callable[[str], None]
 
@@ -71,18 +72,18 @@ class _State:
     #: Hash, number of the partition, offset, and the value that orders changes.
     rows: dict[tuple[Any, ...], tuple[int, int, int, Any]] = field(default_factory=dict)
 
-    def apply(
-        self, made: Made, hashes: np.ndarray[Any, Any], places: list[tuple[int, int]], orders: Sequence[Any]
-    ) -> None:
-        """Applies changes in the order of their records. places: of the records of the changes."""
-        for (operation, key, row), (number, offset) in zip(made.changes, places, strict=True):
-            if operation == DELETE:
+    def apply(self, changes: pa.Table, number: int, key_count: int) -> None:
+        """Applies changes of one partition in the order of their records. number: of the partition."""
+        keys = zip(*(changes.column(f"key{place}").to_pylist() for place in range(key_count)), strict=True)
+        columns = (changes.column(name).to_pylist() for name in (IS_DELETE, HASH, OFFSET, ORDER))
+        for key, is_delete, hash_of_row, offset, order in zip(keys, *columns, strict=True):
+            if is_delete:
                 self.rows.pop(key, None)
                 continue
-            order, before = orders[row], self.rows.get(key)
+            before = self.rows.get(key)
             if before is not None and order is not None and before[3] is not None and order < before[3]:
                 continue
-            self.rows[key] = (int(hashes[row]), number, offset, order)
+            self.rows[key] = (hash_of_row, number, offset, order)
 
 
 class Judge:
@@ -96,9 +97,11 @@ class Judge:
         ranges: Sequence[Range],
         note: Note,
         read_ranges: Sequence[Range] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """read: returns the records of ranges. ranges: of all records that count. note: receives the progress. read_ranges:
-        with further records, which may replace the rows of those that count; None: these alone are read.
+        with further records, which may replace the rows of those that count; None: these alone are read. keeper:
+        keeps what the first pass has, and has what it had before.
         """
         self._rules = rules
         self._stored = stored
@@ -106,12 +109,14 @@ class Judge:
         self._ranges = ranges
         self._read_ranges = ranges if read_ranges is None else read_ranges
         self._note = note
+        self._keeper = keeper
         self._maker = RowMaker(rules)
         self._names = [column.name for column in rules.compared]
         self._place_columns = {
             name: column for name, column in rules.settings.metadata.items() if name in ("topic", "partition", "offset")
         }
         self._is_bounded = False
+        self._file_digests: dict[str, tuple[int, int]] = {}
         self.judgement = Judgement()
 
     def run(self, keeps_all: bool = False, is_partial: bool = False, is_bounded: bool = False) -> Judgement:
@@ -148,6 +153,13 @@ class Judge:
         self._explain(missing, surplus, surplus_places, stored_hashes, known, repeated, is_partial)
         return judgement
 
+    @property
+    def file_digests(self) -> Mapping[str, tuple[int, int]] | None:
+        """The numbers of the rows of files, and the sums of their hashes, by the names of the files; None where some columns
+        are not compared.
+        """
+        return self._file_digests if len(self._names) == len(self._rules.schema) else None
+
     def changed_keys(self, ranges: Sequence[Range]) -> set[Any]:
         """Returns what `key_of` is for the rows that records change; nothing for a table whose rows are not replaced."""
         if not self._rules.key_columns:
@@ -172,23 +184,21 @@ class Judge:
     def _expected(self) -> Places:
         places, state, judgement = Places(), _State(), self.judgement
         total = sum(wanted.end - wanted.start for wanted in self._read_ranges)
-        for read_records in self._read(self._read_ranges):
-            records = self._maker.taken(read_records)
-            if not records:
+        covered = 0
+        for wanted, part in topic_parts(self._rules, self._maker, self._read, self._read_ranges, self._keeper):
+            judgement.records += part.records
+            judgement.dead += part.dead
+            judgement.record_digest = (judgement.record_digest + part.digest) % 2**64
+            covered += wanted.end - wanted.start
+            self._note(f"{covered:,} of {total:,} offsets read")
+            if not part.rows.num_rows:
                 continue
-            made = self._maker.make(records)
-            judgement.records += len(records)
-            judgement.dead += len(made.dead)
-            number = places.number_of(records[0].topic, records[0].partition)
-            offsets = np.array([record.offset for record in records], np.int64)
-            judgement.record_digest += _digest_of(records, offsets)
-            hashes = row_hashes(made.rows)
+            number = places.number_of(wanted.topic, wanted.partition)
             if self._rules.key_columns:
-                _apply(state, self._rules, made, hashes, number, records)
+                state.apply(part.rows, number, len(self._rules.key_columns))
             else:
-                places.add(hashes, np.full(hashes.size, number), offsets[made.sources])
-            self._note(f"{judgement.records:,} of {total:,} offsets read")
-        judgement.record_digest %= 2**64
+                hashes, offsets = (np.asarray(part.rows.column(name)) for name in (HASH, OFFSET))
+                places.add(hashes, np.full(hashes.size, number), offsets)
         if self._rules.key_columns:
             last = list(state.rows.values())
             kept = np.array([change[0] for change in last], np.uint64)
@@ -201,16 +211,40 @@ class Judge:
 
     def _actual(self) -> Places:
         places = Places()
-        topics = sorted({wanted.topic for wanted in self._ranges})
-        for batch in self._stored.batches(self._names):
-            numbers, offsets = self._places_of(places, batch, topics)
-            hashes = row_hashes(batch)
+        for part in self._stored_parts(places):
+            hashes, numbers, offsets = part
             if self._is_bounded:
                 kept = self._inside(places, numbers, offsets)
                 hashes, numbers, offsets = hashes[kept], numbers[kept], offsets[kept]
             places.add(hashes, numbers, offsets)
             self.judgement.rows += hashes.size
         return places
+
+    def _stored_parts(self, places: Places) -> Iterator[tuple[U64, Ints, Ints]]:
+        """Yields hashes, numbers of partitions and offsets of the rows, file by file."""
+        topics = sorted({wanted.topic for wanted in self._ranges})
+        for name, batches in self._stored.parts(self._names):
+            kept = None if self._keeper is None else self._keeper.part(name)
+            if kept is None:
+                table, partitions = self._part_of(batches, topics)
+                if self._keeper is not None and not self._stored.is_unreadable(name):
+                    self._keeper.keep(name, table, {"partitions": partitions})
+            else:
+                table, partitions = kept[0], [(topic, number) for topic, number in kept[1]["partitions"]]
+            hashes, numbers, offsets = (np.asarray(table.column(column)) for column in (HASH, NUMBER, OFFSET))
+            self._file_digests[name] = hashes.size, digest_of(hashes)
+            known = np.array([places.number_of(*partition) for partition in partitions] or [0], np.int64)
+            yield hashes, known[numbers], offsets
+
+    def _part_of(
+        self, batches: Iterable[pa.RecordBatch], topics: Sequence[str]
+    ) -> tuple[pa.Table, list[tuple[str, int]]]:
+        """Returns hashes and places of rows, and the partitions by their numbers among these."""
+        own = Places()
+        for batch in batches:
+            own.add(row_hashes(batch), *self._places_of(own, batch, topics))
+        hashes, numbers, offsets = own.joined()
+        return pa.table({HASH: hashes, NUMBER: numbers.astype(np.int64), OFFSET: offsets}), own.partitions
 
     def _inside(self, places: Places, numbers: Ints, offsets: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which rows are of the ranges. Raises: NotJudged where rows do not name their places."""
@@ -264,7 +298,9 @@ class Judge:
             own_rows = stored.get(int(stored_hashes[index]), [])
             row: Mapping[str, Any] = own_rows.pop() if own_rows else {}
             by_place.setdefault(place if place is not None else self.key_of(row), []).append((index, row))
-        kept = _HOURLY if not self.judgement.findings.keeps_all else len(missing)
+        # A row whose hash alone differs, as an empty list that is null, is no difference: its record is read.
+        is_whole = surplus.size > 0 or self.judgement.findings.keeps_all
+        kept = len(missing) if is_whole else _HOURLY
         for place, record, expected in self._expected_rows(missing[:kept]):
             candidates = by_place.get(place) or by_place.get(self.key_of(expected)) or []
             if candidates:
@@ -366,24 +402,6 @@ class Judge:
         moment = record.timestamp_ms
         finding = Finding(kind, f"{place}: {words}", *record.place, None, moment, expected, actual, columns)
         self.judgement.findings.add(finding)
-
-
-def _digest_of(records: Sequence[Record], offsets: Ints) -> int:
-    columns = {
-        "partition": pa.array(np.full(len(records), records[0].partition)),
-        "offset": pa.array(offsets),
-        "value": pa.array([record.value for record in records], pa.binary()),
-    }
-    return digest_of(record_hashes(records[0].topic, columns))
-
-
-def _apply(
-    state: _State, rules: Rules, made: Made, hashes: np.ndarray[Any, Any], number: int, records: Sequence[Record]
-) -> None:
-    """Applies the changes of some records of one partition."""
-    orders = made.rows.column(rules.order_by).to_pylist() if rules.order_by else [None] * made.rows.num_rows
-    places = [(number, records[source].offset) for source in made.change_sources]
-    state.apply(made, hashes, places, orders)
 
 
 __all__ = ["MOST_SHOWN", "Judge", "Judgement"]

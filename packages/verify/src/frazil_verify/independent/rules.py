@@ -1,4 +1,4 @@
-"""What the records of a topic must have become: rows in the columns of their table, by json and plain rules.
+"""What the records of a topic must have become: rows in the columns of their table, by the formats' libraries and rules.
 
 Records of JSON whose values have the types of their columns take a quick way. The rules of `frazil_verify/model` decide on
 all others, one by one.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,16 @@ import pyarrow as pa
 
 from frazil_verify.independent.routes import Route
 from frazil_verify.independent.topic import Record
-from frazil_verify.model import avro, connect, debezium, json_records
-from frazil_verify.model.faults import Unreadable
+from frazil_verify.model import avro, connect, debezium, json_records, protobuf
+from frazil_verify.model.faults import NotRead, Unreadable
 from frazil_verify.model.json_nodes import JsonNode
 from frazil_verify.model.json_text import read_object
-from frazil_verify.model.rows import Node, Outcome
+from frazil_verify.model.rows import Node, Outcome, Walk
 from frazil_verify.model.settings import RESCUED, Settings, Table
 
 UPSERT, DELETE = "upsert", "delete"
 _EXACT = 2**53
+_BY_COPY = "run it without --independent: a copy of the table is made and compared"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KNOWN_METADATA = ("topic", "partition", "offset", "timestamp", "key", "image")
 _QUICK: Mapping[str, tuple[type, ...]] = {
@@ -51,14 +52,16 @@ class NotJudged(Exception):
 class Format:
     """How the bytes of records are read."""
 
-    #: `json`, `avro` or `json_schema`.
+    #: `json`, `avro`, `json_schema` or `protobuf`.
     name: str
     #: `none`, or of Debezium `append`, `changelog` or `upsert`.
     envelope: str = "none"
-    #: The texts of the registry's schemas by id.
-    schemas: Mapping[int, str] = field(default_factory=dict)
-    #: The format of keys: `json`, `text`, or `raw` where the file does not name it.
+    #: The registry's schemas by id: texts, or `protobuf.Messages`.
+    schemas: Mapping[int, Any] = field(default_factory=dict)
+    #: The format of keys: `json`, `avro`, `text`, or `raw` where the file does not name it.
     keys: str = "raw"
+    #: The registry's schemas that keys name, by id.
+    key_schemas: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class RowMaker:
         self._texts = {column.name for column in rules.schema if pa.types.is_string(column.type)}
         self._quick = self._quick_types()
         self._signatures: dict[Any, _Quick | None] = {}
+        self._tries = _TRIES
         envelope = rules.format.envelope
         is_avro = rules.format.name == "avro"
         self._envelope = (
@@ -132,18 +136,22 @@ class RowMaker:
         )
 
     def taken(self, records: Sequence[Record]) -> list[Record]:
-        """Returns the records that the table takes, where a route divides them."""
+        """Returns the records that the table takes, where a route divides them. Raises: NotJudged."""
         route = self._rules.route
-        return (
-            list(records) if route is None else [record for record in records if route.takes(record, self._read_fields)]
-        )
+        if route is None:
+            return list(records)
+        try:
+            return [record for record in records if route.takes(record, self._read_fields)]
+        except NotRead as error:
+            raise NotJudged(str(error), _BY_COPY) from None
 
     def _read_fields(self, record: Record) -> Node:
         """Returns the fields of a record as they are in Kafka, those of its envelope too. Raises: Unreadable."""
         value, form = record.value, self._rules.format
         if form.name == "avro":
-            schema, body = avro.schema_and_body(value, form.schemas)
-            return avro.read_avro(avro.parsed(schema), body)
+            return avro.read_value(value, form.schemas)
+        if form.name == "protobuf":
+            return protobuf.read_value(value, form.schemas)
         if value is None:
             raise Unreadable("tombstone")
         message = read_object(value[json_records.HEADER :] if form.name == "json_schema" else value)
@@ -152,14 +160,16 @@ class RowMaker:
     def make(self, records: Sequence[Record]) -> Made:
         """Returns what the records must have become.
 
-        Raises: NotJudged for values that Arrow does not take as the rules have them.
+        Raises: NotJudged for values that Arrow does not take as the rules have them, and for schemas that are not read.
         """
         try:
             made = self._make_quickly(records) if self._quick and not self._rules.key_columns else None
             return made or self._made(records, [self.outcome_of(record) for record in records])
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             reason = f"its columns do not take a value that the rules make: {error}"
-            raise NotJudged(reason, "run it without --independent: a copy of the table is made and compared") from None
+            raise NotJudged(reason, _BY_COPY) from None
+        except NotRead as error:
+            raise NotJudged(str(error), _BY_COPY) from None
 
     def outcome_of(self, record: Record) -> Mapping[str, Outcome]:
         """Returns what becomes of one record by the rules, by the image that its row has of it; none of an idle one."""
@@ -171,6 +181,8 @@ class RowMaker:
             return {}
         if name == "avro":
             return {"": avro.outcome_of(settings, table, record.value, rules.format.schemas)}
+        if name == "protobuf":
+            return {"": protobuf.outcome_of(settings, table, record.value, rules.format.schemas)}
         if name == "json_schema":
             return {"": json_records.framed_outcome_of(settings, table, record.value, rules.format.schemas)}
         return {"": connect.outcome_of(settings, table, record.value)}
@@ -195,15 +207,73 @@ class RowMaker:
                 quick[name] = (kind_name, _QUICK[kind_name])
         return quick
 
+    def _make_at_once(self, records: Sequence[Record]) -> Made | None:
+        """Returns what records have become that all have the fields of the first one, with the types of their columns; None
+        where a rule must decide on some.
+        """
+        values = [record.value for record in records]
+        try:
+            texts = [value.decode() for value in values]  # type: ignore[union-attr]
+            pairs = [_SCAN(text, 0) for text in texts]
+            rows = [row for row, _ in pairs]
+            if set(map(type, rows)) != {dict} or [end for _, end in pairs] != list(map(len, texts)):
+                return None
+            names = tuple(rows[0])
+            if (
+                len(names) < _LEAST_AT_ONCE
+                or not self._quick.keys() >= set(names)
+                or set(map(len, rows)) != {len(names)}
+            ):
+                return None
+            columns = dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+            quotes = np.full(len(rows), 2 * len(names))
+            if not all(self._fits(name, column, quotes) for name, column in columns.items()):
+                return None
+            # In others a name is there twice, or a text has a quote.
+            is_plain = quotes == [value.count(b'"') for value in values]  # type: ignore[union-attr]
+            table = self._table_of(columns, len(rows), records)
+        except (AttributeError, KeyError, StopIteration, ValueError, RecursionError, *_NO_COLUMN):
+            return None
+        kept = np.flatnonzero(is_plain)
+        if kept.size < len(rows):
+            table = table.take(pa.array(kept))
+        return self._with_slow(table, kept, np.flatnonzero(~is_plain).tolist(), records)
+
+    def _fits(self, name: str, column: Sequence[Any], quotes: np.ndarray[Any, Any]) -> bool:
+        """Whether the values of a column need no rule. quotes: of each row, to which those of the values are added."""
+        kind, types = self._quick[name]
+        present = set(map(type, column))
+        if not present <= {*types, type(None)}:
+            return False
+        if kind == "string":
+            quotes += 2 if type(None) not in present else 2 * np.array([value is not None for value in column])
+        if kind != "double":
+            return True
+        if int in present and any(type(value) is int and (value == 0 or abs(value) >= _EXACT) for value in column):
+            return False  # `-0` is a negative zero, and a larger integer may be inexact.
+        return bool(np.isfinite([value for value in column if value is not None]).all())
+
     def _make_quickly(self, records: Sequence[Record]) -> Made | None:
+        made = self._make_at_once(records) if self._tries else None
+        if made is not None:
+            self._tries = _TRIES
+            return made
+        self._tries = max(0, self._tries - 1)
         rows = [self._quickly(record.value) for record in records]
         slow = [number for number, row in enumerate(rows) if row is None]
         kept = [number for number, row in enumerate(rows) if row is not None]
         try:
             table = self._table([row for row in rows if row is not None], [records[number] for number in kept])
-        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, pa.ArrowTypeError):
+        except _NO_COLUMN:
             return None
-        sources = np.array(kept, np.int64)
+        return self._with_slow(table, np.array(kept, np.int64), slow, records)
+
+    def _with_slow(
+        self, table: pa.Table, sources: np.ndarray[Any, Any], slow: Sequence[int], records: Sequence[Record]
+    ) -> Made:
+        """Returns rows with those of other records, on which rules decide. sources: the indexes of the records of the rows.
+        slow: those of the other records.
+        """
         if not slow:
             return Made(table, sources)
         other = self._made([records[number] for number in slow], [self.outcome_of(records[number]) for number in slow])
@@ -299,6 +369,8 @@ class RowMaker:
         settings, table, names = self._rules.settings, self._rules.table, self._rules.key_columns
         if record.key is None:
             return None
+        if self._rules.format.keys == "avro":
+            return self._key_of_avro(record.key)
         text, keys = record.key.decode(errors="surrogateescape").removeprefix("\ufeff"), self._rules.format.keys
         is_record = keys != "text" and text.lstrip().startswith("{")
         if not is_record and len(names) > 1:
@@ -314,18 +386,41 @@ class RowMaker:
         outcome = outcome if outcome.row else connect.outcome_of(settings, table, key)
         return tuple(outcome.row.get(name) for name in names)
 
+    def _key_of_avro(self, key: bytes) -> tuple[Any, ...] | None:
+        """Returns the key that a record of Avro is. Raises: NotJudged for a key that is not a record."""
+        form, names = self._rules.format, self._rules.key_columns
+        try:
+            root = avro.read_value(key, form.key_schemas)
+        except Unreadable:
+            return None
+        if root.schema["name"] == avro.NO_RECORD:
+            raise NotJudged("its keys are Avro without a record", _BY_COPY)
+        row = Walk(self._rules.settings, self._rules.table).run(root).row
+        return tuple(row.get(name) for name in names)
+
     def _table(self, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Table:
-        columns = []
+        names = {column.name for column in self._fields} - self._metadata.keys()
+        images = {column for column, name in self._metadata.items() if name == "image"}
+        columns = {name: _values_of(name, rows) for name in names | images}
+        return self._table_of(columns, len(rows), records)
+
+    def _table_of(self, columns: Mapping[str, Sequence[Any]], count: int, records: Sequence[Record]) -> pa.Table:
+        """Returns the columns of the table. columns: values by column, which some may lack. count: of the rows. records: of
+        the rows.
+        """
+        arrays = []
         for column in self._fields:
             name = self._metadata.get(column.name, "")
             if name in _KNOWN_METADATA and name != "image":
-                values: Iterator[Any] | list[Any] = list(_metadata_of(name, records))
+                values: Sequence[Any] = list(_metadata_of(name, records))
                 if name == "key" and pa.types.is_string(column.type):
                     values = [None if key is None else key.decode() for key in values]
+                arrays.append(pa.array(values, column.type))
+            elif column.name in columns:
+                arrays.append(pa.array(columns[column.name], column.type))
             else:
-                values = _values_of(column.name, rows)
-            columns.append(pa.array(values, column.type))
-        return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
+                arrays.append(pa.nulls(count, column.type))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(self._fields))
 
 
 def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -341,8 +436,7 @@ def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
             moment = record.timestamp_ms
             yield None if moment is None else _EPOCH + timedelta(milliseconds=moment)
         return
-    for record in records:
-        yield getattr(record, name)
+    yield from map(attrgetter(name), records)
 
 
 def _refuse(text: str) -> Any:
@@ -350,5 +444,11 @@ def _refuse(text: str) -> Any:
 
 
 _UNKNOWN: Any = object()
+_LEAST_AT_ONCE = 2
+"""`itemgetter` returns a tuple for so many names."""
+_TRIES = 3
+"""So many times in a row records are looked at together without success."""
+_NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _MOST_SIGNATURES = 10_000
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+_SCAN: Any = _DECODER.scan_once  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 
@@ -18,6 +20,20 @@ _TABLE = ("verify", "table")
 
 class RowsNotReadable(Exception):
     """Why PyIceberg cannot read the rows."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file with rows."""
+
+    #: The name that `StoredRows.parts` gives it, of all columns.
+    name: str
+    #: The snapshot that has added it.
+    added_by: int
+    #: The number of its rows, as the metadata has it.
+    rows: int
+    #: Whether some of its rows are deleted.
+    has_deletes: bool
 
 
 @dataclass(frozen=True)
@@ -34,24 +50,68 @@ class StoredRows:
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, file by file. names: of the columns that are read; None: all of `schema`. Files that do not exist
-        or are damaged, and those whose deletes are, have no rows here, and are named in `unreadable`.
+        """Yields the rows. names: see `parts`. Raises: RowsNotReadable."""
+        for _, batches in self.parts(names):
+            yield from batches
+
+    def parts(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """Yields the rows of each file, with a name that the file and its deletes have. names: of the columns that are read;
+        None: all of `schema`. Files that do not exist or are damaged, and those whose deletes are, have no rows here, and
+        are named in `unreadable`.
 
         Raises: RowsNotReadable.
         """
         fields = [column for column in self.schema if names is None or column.name in names]
         schema = pa.schema(fields)
         try:
-            metadata = FromInputFile.table_metadata(self.io.new_input(self.location))
-            table = StaticTable(_TABLE, metadata, self.location, self.io, NoopCatalog("verify"))
+            table = self._table()
             known = {column.name for column in table.schema().fields}
             selected = tuple(column.name for column in fields if column.name in known)
             scan = table.scan(snapshot_id=self.snapshot_id, selected_fields=selected or ("*",))
-            rows = ArrowScan(metadata, self.io, scan.projection(), AlwaysTrue())
+            rows = ArrowScan(table.metadata, self.io, scan.projection(), AlwaysTrue())
             for task in scan.plan_files():
-                yield from self._batches_of(rows, task, schema)
+                yield _name_of(task, schema.names), self._batches_of(rows, task, schema)
         except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
             raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
+
+    def files(self) -> Iterator[StoredFile]:
+        """Yields the files. Raises: RowsNotReadable."""
+        try:
+            table, added_by = self._table(), dict[str, int]()
+            snapshot = table.metadata.snapshot_by_id(self.snapshot_id)
+            for manifest in snapshot.manifests(self.io) if snapshot is not None else ():
+                if manifest.content == ManifestContent.DATA:
+                    for entry in manifest.fetch_manifest_entry(self.io):
+                        added_by[entry.data_file.file_path] = entry.snapshot_id or 0
+            for task in table.scan(snapshot_id=self.snapshot_id).plan_files():
+                path, count = task.file.file_path, task.file.record_count
+                name = _name_of(task, self.schema.names)
+                yield StoredFile(name, added_by.get(path, 0), count, bool(task.delete_files))
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise RowsNotReadable(f"PyIceberg cannot read the metadata: {error}") from None
+
+    def dropped_columns(self) -> list[str]:
+        """Returns the columns of earlier schemas that the table does not have any more. Raises: RowsNotReadable."""
+        try:
+            table = self._table()
+        except (OSError, ValueError) as error:
+            raise RowsNotReadable(f"PyIceberg cannot read the metadata: {error}") from None
+        kept = table.schema().field_ids
+        dropped = {
+            number: schema.find_column_name(number) or str(number)
+            for schema in table.metadata.schemas
+            for number in schema.field_ids
+            if number not in kept
+        }
+        return list(dropped.values())
+
+    def _table(self) -> StaticTable:
+        metadata = FromInputFile.table_metadata(self.io.new_input(self.location))
+        return StaticTable(_TABLE, metadata, self.location, self.io, NoopCatalog("verify"))
+
+    def is_unreadable(self, name: str) -> bool:
+        """Whether a file that was read could not be. name: as `parts` names it."""
+        return json.loads(name)[0] in self.unreadable
 
     def _batches_of(self, rows: ArrowScan, task: FileScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
@@ -61,6 +121,11 @@ class StoredRows:
             return
         for batch in batches:
             yield _in_schema(batch, schema)
+
+
+def _name_of(task: FileScanTask, names: Sequence[str]) -> str:
+    deletes = sorted((of.file_path, str(getattr(of, "content_offset", None))) for of in task.delete_files)
+    return json.dumps([task.file.file_path, deletes, list(names)])
 
 
 def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

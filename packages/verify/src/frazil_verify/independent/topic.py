@@ -19,7 +19,7 @@ class TopicNotReadable(Exception):
     """Why the records of a topic cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
     """A record in its topic."""
 

@@ -39,8 +39,7 @@ class Envelope:
 
     def _fields(self, value: bytes) -> Mapping[str, Node]:
         if self.is_avro:
-            schema, body = avro.schema_and_body(value, self.schemas)
-            return dict(avro.read_avro(avro.parsed(schema), body).members() or ())
+            return dict(avro.read_value(value, self.schemas).members() or ())
         message = read_object(value)
         if len(set(message.keys)) < len(message.keys):
             raise Unreadable("duplicate_key")

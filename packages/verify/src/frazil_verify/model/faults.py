@@ -14,3 +14,7 @@ class Fault(Exception):
 
 class Unreadable(Fault):
     """An entire record that cannot be read."""
+
+
+class NotRead(Exception):
+    """Why records of a schema are not read by these rules."""
