@@ -43,15 +43,21 @@ CASES: Mapping[str, Mapping[str, object]] = {
         " group by g, window(timestamp_millis(at), '1 hour')",
         "late": "1h",
     },
+    "sessions": {
+        "columns": _COLUMNS,
+        "select": "select g, session_window.start as begin, session_window.end as until, count(*) as records, sum(n) as n"
+        " from records group by g, session_window(timestamp_millis(at), '1 minute')",
+        "late": "1h",
+    },
     "many_groups": {**_UPSERT, "key_columns": ["h"], "merge": _MERGE},
     "upsert": {**_UPSERT, "key_columns": ["h"]},
     "dedupe": {"columns": _COLUMNS, "dedupe": {"by": ["e"]}, "format_version": 3},
     "history": {"columns": _COLUMNS, "mode": "history", "key_columns": ["k"], "track": ["s"]},
 }
 """By case the settings of its table. `groups`: 10,000; `query`: the same by GROUP BY; `windows`: the
-same in each hour of 3,600,000 records; `many_groups`: as many as are asked for, of which 100,000 change in
-each million records; `upsert`: the latest record of each of these; `dedupe`: one record in a hundred is there twice;
-`history`: 100,000 rows, of which each fifth record makes a version.
+same in each hour of 3,600,000 records; `sessions`: one session for each of them; `many_groups`: as many as are asked
+for, of which 100,000 change in each million records; `upsert`: the latest record of each of these; `dedupe`: one record
+in a hundred is there twice; `history`: 100,000 rows, of which each fifth record makes a version.
 """
 _CHANGED, _TIMEOUT_S = 100_000, 3600.0
 

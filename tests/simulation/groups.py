@@ -28,9 +28,10 @@ _TABLE = "lake.g"
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _LATE_US = 600_000_000
 _SELECT = (
-    "select user, window.start as begin, count(*) as n, sum(amount) as total, avg(amount) as mean, max(amount) as high"
-    " from records where amount is null or amount >= 0 group by user, window(ts, {})"
+    "select user, {0}.start as begin, {0}.end as until, count(*) as n, sum(amount) as total, avg(amount) as mean,"
+    " max(amount) as high from records where amount is null or amount >= 0 group by user, {0}(ts, {1})"
 )
+_NAMES = ("until", "n", "total", "mean", "high")
 Row = dict[str, Any]
 
 
@@ -53,7 +54,8 @@ class GroupHistory(Scene):
         fate.meddle = self._meddle
         self.queries = queries
         self.table = SharedTable(self.catalog, _TABLE, fate)
-        self.size_s, self.slide_s = [(60, 60), (600, 300), (420, 180)][fate.pick(0, 2)]
+        #: The slide of sessions is 0.
+        self.size_s, self.slide_s = [(60, 60), (600, 300), (420, 180), (60, 0), (200, 0)][fate.pick(0, 4)]
         self.has_late = fate.maybe(0.7)
         self.payments: dict[Place, Payment] = {}
         #: Of the newest snapshot that was checked: the records that count, and its id.
@@ -66,7 +68,9 @@ class GroupHistory(Scene):
     @property
     def query(self) -> str:
         """The table's query."""
-        return _SELECT.format(f"'{self.size_s} seconds', '{self.slide_s} seconds'")
+        if not self.slide_s:
+            return _SELECT.format("session_window", f"'{self.size_s} seconds'")
+        return _SELECT.format("window", f"'{self.size_s} seconds', '{self.slide_s} seconds'")
 
     def _spec(self) -> PipelineSpec:
         select = json.dumps(self.query)
@@ -153,7 +157,9 @@ class GroupHistory(Scene):
             complete = progress.order.windows_complete_to_us
             assert (complete is not None) <= self.has_late
             if complete is not None:
-                closed = {key: row for key, row in rows.items() if key[1] + self.size_s * 1_000_000 <= complete}
+                # A record at its very end extends a session.
+                ends = complete - (not self.slide_s)
+                closed = {key: row for key, row in rows.items() if row["until"] <= ends}
         return progress
 
     def _count(self, place: Place, groups: _Groups, greatest: dict[Any, int], before: Watermark) -> int:
@@ -177,22 +183,43 @@ class _Groups:
     def __init__(self, size_s: int, slide_s: int) -> None:
         self.size_us, self.slide_us = size_s * 1_000_000, slide_s * 1_000_000
         self.amounts: dict[tuple[str, int], list[int | None]] = defaultdict(list)
+        #: The ends of sessions.
+        self.ends: dict[tuple[str, int], int] = {}
 
     def add(self, payment: Payment) -> None:
+        if not self.slide_us:
+            self.amounts[payment.user, payment.time_us].append(payment.amount)
+            return
         start = payment.time_us // self.slide_us * self.slide_us
         while start + self.size_us > payment.time_us:
             self.amounts[payment.user, start].append(payment.amount)
             start -= self.slide_us
 
     def rows(self) -> Iterator[tuple[tuple[str, int], Row]]:
-        for key, amounts in self.amounts.items():
+        windows = self.amounts.items() if self.slide_us else self._sessions()
+        for (user, begin), amounts in windows:
             known = [amount for amount in amounts if amount is not None]
             of_known = {"total": sum(known), "mean": sum(known) / len(known), "high": max(known)} if known else {}
-            yield key, {"n": len(amounts), **{name: of_known.get(name) for name in ("total", "mean", "high")}}
+            of_known |= {"n": len(amounts), "until": self.ends.get((user, begin), begin + self.size_us)}
+            yield (user, begin), {name: of_known.get(name) for name in _NAMES}
+
+    def _sessions(self) -> Iterator[tuple[tuple[str, int], list[int | None]]]:
+        begin, end, last_user = 0, -1, ""
+        amounts: list[int | None] = []
+        self.ends = {}
+        for (user, time), of_time in sorted(self.amounts.items()):
+            if amounts and (user != last_user or time > end):
+                yield (last_user, begin), amounts
+                amounts = []
+            begin, last_user = begin if amounts else time, user
+            amounts, end = amounts + of_time, time + self.size_us
+            self.ends[user, begin] = end
+        if amounts:
+            yield (last_user, begin), amounts
 
 
 def _shown(row: Mapping[str, Any]) -> Row:
-    return {name: row[name] for name in ("n", "total", "mean", "high")}
+    return {**{name: row[name] for name in _NAMES}, "until": _micros_of(row["until"])}
 
 
 def _micros(seconds: int) -> int:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +89,23 @@ class SparkGroups(GroupHistory):
         rows = [{"user": one.user, "us": one.time_us, "amount": one.amount} for one in self.counted]
         _show(self.session, self.root, rows, "user string, us long, amount long", "counted")
         self.session.sql("select *, timestamp_micros(us) as ts from counted").createOrReplaceTempView("records")
-        query = f"select *, unix_micros(begin) as us from ({self.query})"
+        query = f"select * except (until), unix_micros(begin) as us, unix_micros(until) as until from ({self.query})"
         wanted = {(row["user"], row["us"]): row for row in _rows(self.session, query)}
-        names = ("n", "total", "mean", "high")
+        names = ("n", "total", "mean", "high", "until")
         rows_of_table = self.table.rows_at(self.last_snapshot) if self.last_snapshot else []
         table = {
-            (row["user"], round(row["begin"].timestamp()) * 1_000_000): {name: row[name] for name in names}
+            (row["user"], _micros(row["begin"])): {
+                **{name: row[name] for name in names},
+                "until": _micros(row["until"]),
+            }
             for row in rows_of_table
         }
         assert table == {key: {name: row.get(name) for name in names} for key, row in wanted.items()}
         return progress
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000
 
 
 def _show(session: SparkSession, folder: Path, rows: list[dict[str, Any]], schema: str, view: str) -> None:

@@ -42,7 +42,7 @@ class Extra:
         return _module_of(self.name)
 
 
-_IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
+_IMPORTS = ("auto-cdc", "automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
 EXTRAS = (
     Extra(
         "blobs",

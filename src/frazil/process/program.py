@@ -136,7 +136,8 @@ class Lookup:
 @dataclass(frozen=True)
 class Windows:
     """A row for each window of its time that a row is in, with the window's bounds: [start, end). All lengths are in
-    microseconds; starts are multiples of `slide_us` from `offset_us` after 1970-01-01 UTC on.
+    microseconds; starts are multiples of `slide_us` from `offset_us` after 1970-01-01 UTC on, or, where it is 0, the times
+    themselves: sessions.
     """
 
     #: The column of the time, a timestamp.

@@ -1,4 +1,7 @@
-"""The windows that a time is in, as Spark's `window` makes them: aligned to 1970-01-01 UTC, their end excluded."""
+"""The windows that a time is in, as Spark's `window` makes them: aligned to 1970-01-01 UTC, their end excluded.
+
+In a session each time has a window of its own, and windows that touch are joined (`upsert.merge.sessions`).
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,19 @@ def windows_of(stage: Windows, times: pa.Array) -> tuple[Ints, dict[str, pa.Arra
     micros = np.asarray(times.cast(pa.int64()).fill_null(_FARTHEST_US + 1))
     rows = np.flatnonzero(np.abs(micros) <= _FARTHEST_US)
     taken = micros[rows]
+    if not stage.slide_us:
+        return rows, _bounds_of(stage, taken, times.type)
     last = taken - np.mod(taken - stage.offset_us, stage.slide_us)
     most = -(-stage.size_us // stage.slide_us)
     starts = last[:, None] - np.arange(most)[::-1] * stage.slide_us
     is_in = starts + stage.size_us > taken[:, None]
     chosen = starts[is_in]
-    columns = {stage.start: chosen, stage.end: chosen + stage.size_us}
-    bounds = {name: pa.array(values).cast(times.type) for name, values in columns.items() if name}
-    return np.repeat(rows, is_in.sum(axis=1)), bounds
+    return np.repeat(rows, is_in.sum(axis=1)), _bounds_of(stage, chosen, times.type)
+
+
+def _bounds_of(stage: Windows, starts: Ints, kind: pa.DataType) -> dict[str, pa.Array]:
+    columns = {stage.start: starts, stage.end: starts + stage.size_us}
+    return {name: pa.array(values).cast(kind) for name, values in columns.items() if name}
 
 
 def spread_bounds(bounds: Mapping[str, pa.Array], has_window: Bools) -> dict[str, pa.Array]:

@@ -26,6 +26,12 @@ def groups_of(table: TableSpec) -> Grouping | None:
         return None
 
 
+def session_of(table: TableSpec) -> tuple[str, str] | None:
+    """Returns the columns with the start and the end of a session; None where records are in no sessions."""
+    grouping = groups_of(table)
+    return None if grouping is None else grouping.session
+
+
 def settings_of_grouping(table: TableSpec) -> dict[str, Any]:
     """Returns the settings that GROUP BY brings about: an upsert table whose key are the groups."""
     grouping = groups_of(table)
@@ -122,6 +128,11 @@ def _check_time(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
         if grouping.window is None and key in changes.model_fields_set:
             message = f"`{key}` is for windows, and the query groups by none"
             yield Mistake(key, message, "group by `window(TIME, '1 minute')`, or remove it")
+    if grouping.session is not None and envelope is not None and envelope.kind not in _ENVELOPES_OF_EVENTS:
+        message = "an update or a delete of the source can divide a session, whose records the table does not have"
+        yield Mistake(
+            "envelope", message, "write `window(TIME, '5 minutes')` in place of `session_window`, or remove it"
+        )
     if changes.late is not None and envelope is not None and envelope.kind not in _ENVELOPES_OF_EVENTS:
         message = "`late` would leave out changes of rows that are in a window already"
         yield Mistake(

@@ -7,7 +7,7 @@ of it (`Grouping.projection`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ _MICROS_OF = {
     "microsecond": 1, "millisecond": 1000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
     "day": 86_400_000_000, "week": 604_800_000_000,
 }  # fmt: skip
+_SESSION = "session_window"
 _CLAUSES = ("from", "where", "group", "having")
 _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset", "window", "union", "intersect", "except", "minus")
 _FUNCTIONS: Mapping[str, str] = {
@@ -37,7 +38,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "any_value": "first", "last": "latest", "last_value": "latest", "bool_and": "bool_and", "every": "bool_and",
     "bool_or": "bool_or", "some": "bool_or", "any": "bool_or", "collect_set": "collect_set",
     "collect_list": "collect_list", "array_agg": "collect_list", "approx_count_distinct": DISTINCT,
-    "theta_sketch_agg": "distinct_sketch",
+    "theta_sketch_agg": "distinct_sketch", "kll_sketch_agg_double": "quantile_sketch",
 }  # fmt: skip
 """The function of `merge` for each aggregate of Spark that is more than a call with another argument."""
 _OF_ONE_ROW = ("first", "first_value", "any_value", "last", "last_value")
@@ -45,10 +46,15 @@ _OF_ONE_ROW = ("first", "first_value", "any_value", "last", "last_value")
 _LISTED = ("collect_set", "collect_list")
 _OTHERS: Mapping[str, str] = {
     "hll_sketch_agg": "write `theta_sketch_agg(…)`, or `approx_count_distinct(…)` for the number",
+    **dict.fromkeys(("kll_sketch_agg_bigint", "kll_sketch_agg_float"), "write `kll_sketch_agg_double(…)`"),
+    **dict.fromkeys(
+        ("percentile", "percentile_approx", "approx_percentile", "median"),
+        "write `kll_sketch_agg_double(…) as NAME`, and read it with `kll_sketch_get_quantile_double`",
+    ),
     **dict.fromkeys(
         (
             "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness", "kurtosis", "corr",
-            "covar_pop", "covar_samp", "percentile", "percentile_approx", "approx_percentile", "median", "mode",
+            "covar_pop", "covar_samp", "mode",
             "try_sum", "try_avg", "max_by", "min_by", "listagg", "string_agg", "product", "bit_and", "bit_or", "bit_xor",
             "grouping", "grouping_id", "histogram_numeric", "count_min_sketch", "regr_slope",
         ),
@@ -105,7 +111,8 @@ class TimeWindow:
     time: str
     #: The length of a window.
     size_us: int
-    #: The distance between the starts of two windows; the length where windows do not overlap.
+    #: The distance between the starts of two windows; the length where windows do not overlap; 0 for sessions, in which
+    #: `size_us` is the greatest distance between two records.
     slide_us: int
     #: How far starts are moved from multiples of `slide_us` since 1970-01-01 UTC.
     offset_us: int
@@ -115,7 +122,12 @@ class TimeWindow:
     @property
     def windows_per_time(self) -> int:
         """The greatest number of windows that a time is in."""
-        return -(-self.size_us // self.slide_us)
+        return 1 if self.is_session else -(-self.size_us // self.slide_us)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether windows are sessions, which records extend and join."""
+        return not self.slide_us
 
 
 @dataclass(frozen=True)
@@ -131,17 +143,28 @@ class Grouping:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that identify a group."""
+        """The columns that identify a group; of sessions those that several sessions share."""
         names = [column.name for column in self.columns if column.function == KEY]
         of_window = {column.function: column.name for column in self.columns}
         start = of_window.get(WINDOW_START) or of_window.get(WINDOW_END)
+        if self.session is not None:
+            return tuple(names)
         return (*names, start) if start else tuple(names)
+
+    @property
+    def session(self) -> tuple[str, str] | None:
+        """The columns with the start and the end of a session; None where records are in no sessions."""
+        if self.window is None or not self.window.is_session:
+            return None
+        of_window = {column.function: column.name for column in self.columns}
+        return of_window[WINDOW_START], of_window[WINDOW_END]
 
     @property
     def merge(self) -> tuple[tuple[str, str], ...]:
         """The functions of `merge` by column."""
         keys = self.key_columns
-        functions = {WINDOW_START: "latest", WINDOW_END: "latest"}
+        of_bounds = ("latest", "latest") if self.session is None else ("min", "max")
+        functions = dict(zip((WINDOW_START, WINDOW_END), of_bounds, strict=True))
         return tuple(
             (column.name, functions.get(column.function, column.function))
             for column in self.columns
@@ -293,12 +316,7 @@ class _Reader:
                 raise SpecError("the query has GROUP BY ALL", remedy=remedy)
             if len(entry.tokens) == 1 and entry.tokens[0].kind == "number":
                 self._group_by_place(items, entry)
-            elif entry.function == "session_window":
-                raise SpecError(
-                    "the query has session_window: a late record can join two sessions, whose rows have other keys then",
-                    remedy="write `window(TIME, '5 minutes')`, and join windows of one user when reading",
-                )
-            elif entry.function == "window":
+            elif entry.function in ("window", _SESSION):
                 self._read_window(entry)
             else:
                 self._group_by(items, entry)
@@ -343,6 +361,9 @@ class _Reader:
         if self.window is not None:
             raise SpecError("the query has two windows behind GROUP BY", remedy="declare a table for each")
         time, *durations = _split(entry.tokens[2:-1])
+        if entry.function == _SESSION:
+            self._read_session(text, self._text(time), durations)
+            return
         if not 1 <= len(durations) <= 3:
             remedy = "write `window(TIME, '1 minute')`, or `window(TIME, '10 minutes', '5 minutes')`"
             raise SpecError(f"`{text}` has {len(durations)} durations", remedy=remedy)
@@ -360,13 +381,21 @@ class _Reader:
                 remedy=f"write a longer second duration, so that there are {_MOST_WINDOWS} or less",
             )
 
+    def _read_session(self, text: str, time: str, durations: Sequence[Sequence[_Token]]) -> None:
+        gaps = [_micros_of(self._text(tokens), text) for tokens in durations]
+        if len(gaps) != 1 or gaps[0] <= 0:
+            remedy = "write `session_window(TIME, '5 minutes')`, with one duration of more than 0"
+            raise SpecError(f"`{text}` does not have one duration, after which a session ends", remedy=remedy)
+        self.window = TimeWindow(time, gaps[0], 0, 0, text)
+
     def _columns(self, item: _Item) -> Iterator[GroupedColumn]:
         """Yields the column of an entry of the select list, and the columns that an average is made of."""
         text, plain = self._text(item.tokens), item.plain
-        if plain in (("window", ".", "start"), ("window", ".", "end")) and self.window is not None:
+        name = _SESSION if self._is_session else "window"
+        if plain in ((name, ".", "start"), (name, ".", "end")) and self.window is not None:
             yield GroupedColumn(item.alias or plain[2], f"window.{plain[2]}")
-        elif plain[:1] == ("window",) and self.window is not None:
-            raise SpecError(f"the query selects `{text}`", remedy=_SELECT_WINDOW)
+        elif plain[:1] == (name,) and self.window is not None:
+            raise SpecError(f"the query selects `{text}`", remedy=_SELECT_WINDOW.replace("window", name))
         elif plain in [group.plain for group in self.groups]:
             yield GroupedColumn(item.alias or self._name(item), KEY, text)
         elif aggregate := self._aggregate(item):
@@ -380,6 +409,10 @@ class _Reader:
                 f"the query selects `{text}`, which is neither behind GROUP BY nor an aggregate",
                 remedy=f"add it behind GROUP BY, or write `first({text}) as NAME`",
             )
+
+    @property
+    def _is_session(self) -> bool:
+        return self.window is not None and self.window.is_session
 
     def _name(self, item: _Item) -> str:
         """Returns the name of a field that is selected without an alias."""
@@ -446,6 +479,9 @@ class _Reader:
         if function == "count":
             return (GroupedColumn(name, "sum", f"if({_both(f'({value}) is not null', counted)}, 1L, 0L)"),)
         merged = _FUNCTIONS[function]
+        if self._is_session and merged in ("first", "latest"):
+            message = f"`{name}` is `{function}`, and records of two sessions that become one have no order"
+            raise SpecError(message, remedy="write `min` or `max`, such as of the time, or `collect_set`")
         if counted and merged in ("first", "latest"):
             remedy = f"write `{function}(if({condition}, {value}, null), true)`"
             raise SpecError(f"`{name}` is `{function}` with FILTER", remedy=remedy)
@@ -461,8 +497,10 @@ class _Reader:
         if merged == DISTINCT:
             is_value = f"if(({sql}) is not null, 1L, 0L)"
             return (GroupedColumn(name, DISTINCT, is_value), GroupedColumn(f"{name}_sketch", "distinct_sketch", sketch))
+        if merged == "quantile_sketch":
+            return (GroupedColumn(name, merged, f"cast(cast(cast({sql} as double) as string) as binary)"),)
         if merged == "distinct_sketch":
-            return (GroupedColumn(name, "distinct_sketch", sketch),)
+            return (GroupedColumn(name, merged, sketch),)
         if merged in _LISTED:
             sql = f"if({counted}, array({value}), null)" if counted else f"array({value})"
         return (GroupedColumn(name, f"{merged}_non_null" if ignores_nulls else merged, sql),)
@@ -472,6 +510,8 @@ class _Reader:
         if not any(column.function not in (KEY, WINDOW_START, WINDOW_END) for column in columns):
             remedy = "select one, such as `count(*) as n`, or declare the table with `mode: upsert` and `key_columns`"
             raise SpecError("the query groups records, and selects no aggregate", remedy=remedy)
+        if self.window is not None and self._is_session:
+            _check_session(selected, self.window.text)
         if self.window is not None and not {WINDOW_START, WINDOW_END} & selected:
             message = f"the query groups by `{self.window.text}`, and does not select it"
             raise SpecError(message, remedy=_SELECT_WINDOW)
@@ -480,6 +520,22 @@ class _Reader:
         if twin is not None:
             message = f"the query has two columns `{twin}`; `avg(…) as a` makes `a_sum` and `a_count` too"
             raise SpecError(message, remedy="name one of them otherwise: `as NAME`")
+
+
+def _check_session(selected: Collection[str], text: str) -> None:
+    """Checks that sessions can be found by a key, and joined by their bounds.
+
+    Raises: SpecError where they cannot.
+    """
+    if KEY not in selected:
+        message = f"the query groups by `{text}` alone, and a session is found by another column"
+        raise SpecError(
+            message, remedy="group by a column too, such as the user: `group by user_id, session_window(…)`"
+        )
+    if not {WINDOW_START, WINDOW_END} <= {*selected}:
+        message = f"the query does not select start and end of `{text}`, by which sessions are joined"
+        remedy = "select `session_window.start as NAME` and `session_window.end as NAME`"
+        raise SpecError(message, remedy=remedy)
 
 
 _MOST_WINDOWS = 1000

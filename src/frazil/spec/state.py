@@ -25,7 +25,7 @@ from pyiceberg.types import (
 
 from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
-from frazil.spec.grouped_tables import describe_grouping, groups_of
+from frazil.spec.grouped_tables import describe_grouping, groups_of, session_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
 from frazil.spec.syntax.problems import Mistake
@@ -40,6 +40,7 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
     "collect_set": ((ListType,), "lists"),
     "collect_list": ((ListType,), "lists"),
     "distinct_sketch": ((BinaryType,), "bytes"),
+    "quantile_sketch": ((BinaryType,), "bytes"),
     "min": ((PrimitiveType,), "plain values"),
     "max": ((PrimitiveType,), "plain values"),
 }
@@ -235,9 +236,9 @@ def _check_source(table: TableSpec) -> Iterator[Mistake]:
 
 
 def _check_retractions(table: TableSpec) -> Iterator[Mistake]:
-    changes = table.changes
+    changes, of_session = table.changes, session_of(table) or ()
     for name, function in changes.merge:
-        if function not in RETRACTABLE:
+        if function not in RETRACTABLE and name not in of_session:
             message = f"`{function}` cannot subtract a row of the source: the value without it is unknown"
             remedy = f"write one of: {', '.join(RETRACTABLE)}; or merge a changelog table's rows in a query"
             yield Mistake(("merge", name) if name else "merge", message, remedy)

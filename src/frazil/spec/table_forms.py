@@ -177,7 +177,7 @@ LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = c
 LOOKUP = forms.by_name(section("lookup").schema, LOOKUP_EXAMPLE)
 MERGE_FUNCTIONS = (
     "latest", "latest_non_null", "first", "first_non_null", "sum", "count", "min", "max", "bool_and", "bool_or",
-    "collect_set", "collect_list", "distinct_sketch",
+    "collect_set", "collect_list", "distinct_sketch", "quantile_sketch",
 )  # fmt: skip
 """The functions of `merge`."""
 LATEST_BY = "latest by "

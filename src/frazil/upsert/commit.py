@@ -41,6 +41,8 @@ from frazil.upsert.lookup.live_rows import (
     retain_live_files,
 )
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
+from frazil.upsert.merge.sessions import may_touch
+from frazil.upsert.merge.state import with_sessions
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
@@ -416,10 +418,11 @@ def _resolve(
     assert target.changes is not None
     retain_live_files(state.name, scan.files)
     keys, is_cut = batch.keys, batch.latest.cut >= 0
-    files = () if is_cut else scan.files
+    files = () if is_cut else may_touch(batch, scan.files)
     older = emptied.rows(files)
     live_rows = older.without_rows(find_rows(target, older.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, live_rows)
+    batch, live_rows, late = with_sessions(batch, live_rows, late)
     gone, deleted = dict(older.gone), older.row_count
     for hits in (in_file.only(~late[in_file.keys]) for in_file in live_rows.hits):
         if hits.rows.size:

@@ -128,6 +128,8 @@ class ChangeReading:
     late: Late | None = None
     #: How every version of a row is kept; None where the latest alone is.
     history: History | None = None
+    #: The columns with the start and the end of a session of the key's records; None where its records are one row.
+    session: tuple[str, str] | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -141,7 +143,9 @@ class ChangeReading:
 
     @property
     def row_paths(self) -> tuple[Path, ...]:
-        """The columns that identify one row, as paths: several versions have one key."""
+        """The columns that identify one row, as paths: several versions or sessions have one key."""
+        if self.session is not None:
+            return (*self.paths, (self.session[0],))
         return self.paths if self.history is None else (*self.paths, (self.history.valid_from,))
 
     def spelled(self, schema: Schema | None) -> ChangeReading:

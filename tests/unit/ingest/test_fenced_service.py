@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from frazil.errors import FencedError
 from frazil.ingest.loop.service import Service
+from frazil.types import Writer
 from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
 
@@ -120,3 +123,24 @@ def test_of_two_runs_that_found_no_table_one_continues(tmp_path: Path) -> None:
     turn_until(going, lambda: len(scene.rows("n.a")) > count)
     assert [row["x"] for row in scene.rows("n.a")] == list(range(1, count + 2))
     assert going.fatal is None
+
+
+@pytest.mark.parametrize("quicker", [0, 1])
+def test_of_two_runs_with_one_epoch_the_run_id_decides_whichever_commits_first(tmp_path: Path, quicker: int) -> None:
+    """Both looked at the table before either had committed."""
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"x": 1})
+    scene.catch_up()
+    runs = [scene.start(), scene.start()]
+    scene.feed("a", {"x": 2})
+    assert turn_until(runs[quicker], lambda: len(scene.rows("n.a")) == 2)
+    epoch = scene.progress().writer.epoch
+    for value in (3, 4):
+        scene.feed("a", {"x": value})
+        for _ in range(100):
+            for run in runs:
+                if run.fatal is None:
+                    run.turn()
+    assert [type(run.fatal) for run in runs] == [FencedError, type(None)]
+    assert scene.progress().writer == Writer(epoch, "run-0003")
+    assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3, 4]

@@ -231,6 +231,9 @@ FOLLOWED: Mapping[str, str] = {
     "give the history a table of its own, or drop the table, so that it is created again from the topic": (
         f"{_HISTORY}a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them"
     ),
+    "give the sessions a table of their own, or drop the table, so that it is created again from the topic": (
+        "unit/upsert/grouping/test_sessions.py::test_a_table_with_rows_that_are_no_sessions_stops_until_it_is_made_again"
+    ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(
         (

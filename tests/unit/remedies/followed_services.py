@@ -156,6 +156,8 @@ SERVICES: Mapping[str, str] = {
             "correct the YAML",
             "give a mapping of settings to values",
             "give the configuration of a table topic; --topic names the topic of plain properties",
+            "correct it, or give the file that has the flow",
+            "give the file that has `CREATE FLOW … AS AUTO CDC INTO`, or `create_auto_cdc_flow(…)`",
             "give the script with the CREATE TABLE and INSERT INTO statements",
             "write settings as `key=value`, or as JSON",
         ),

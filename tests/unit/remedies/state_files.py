@@ -8,6 +8,8 @@ from tests.unit.remedies.mended import tables
 
 _BY_USER = "select user, count(*) as n from records group by user"
 _BY_MINUTE = "select window.start as m, count(*) as n from records group by window(ts, '1 minute')"
+_BOUNDS = "session_window.start as s, session_window.end as e"
+_BY_SESSION = f"select user, {_BOUNDS}, count(*) as n from records group by user, session_window(ts, '5 minutes')"
 
 
 def _select(query: str, settings: str = "") -> str:
@@ -124,7 +126,30 @@ STATE = [
     tables(_select("select user, count(*) as n from records group by user,"), _select(_BY_USER)),
     tables(
         _select("select user, count(*) as n from records group by session_window(ts, '5 minutes'), user"),
-        _select("select user, window.start as m, count(*) as n from records group by user, window(ts, '5 minutes')"),
+        _select(_BY_SESSION),
+    ),
+    tables(
+        _select(f"select {_BOUNDS}, count(*) as n from records group by session_window(ts, '5 minutes')"),
+        _select(_BY_SESSION),
+    ),
+    tables(
+        _select("select user, kll_sketch_agg_bigint(a) as q from records group by user"),
+        _select("select user, kll_sketch_agg_double(a) as q from records group by user"),
+    ),
+    tables(
+        _select("select user, stddev(a) as s from records group by user"),
+        _select("select user, sum(a) as s, sum(a * a) as t, count(a) as n from records group by user"),
+    ),
+    tables(_select(_BY_SESSION.replace("'5 minutes'", "'5 minutes', '1 minute'")), _select(_BY_SESSION)),
+    tables(
+        _select(_BY_SESSION.replace("count(*)", "last(a)")),
+        _select(_BY_SESSION.replace("count(*)", "max(a)")),
+        _select(_BY_SESSION.replace("count(*)", "collect_set(a)")),
+    ),
+    tables(
+        f"{_select(_BY_SESSION)}, envelope: debezium",
+        _select(_BY_SESSION),
+        f"{_select(_BY_MINUTE)}, envelope: debezium",
     ),
     tables(
         _select("select count(*) as n from records group by user"),

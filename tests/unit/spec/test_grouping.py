@@ -84,6 +84,20 @@ def test_windows_have_lengths_and_starts(window: str, micros: tuple[int, int, in
     assert dict(grouping.merge) == {"e": "latest", "n": "count"}
 
 
+_SESSIONS = (
+    "select u, session_window.end as e, session_window.start, max(a) as a from records"
+    " group by session_window(ts, '90 s'), u"
+)
+
+
+def test_sessions_are_found_by_the_other_groups_and_joined_by_their_bounds() -> None:
+    grouping = _grouping(_SESSIONS.replace("90 s", "90 seconds"))
+    assert grouping.window is not None
+    assert (grouping.window.size_us, grouping.window.windows_per_time) == (90_000_000, 1)
+    assert (grouping.key_columns, grouping.session) == (("u",), ("start", "e"))
+    assert grouping.merge == (("e", "max"), ("start", "min"), ("a", "max"))
+
+
 @pytest.mark.parametrize(
     "query", ["select a from records", "select a, (select 1 group by 2) as b from records", "with x"]
 )

@@ -17,6 +17,7 @@ IMPORT_FLINK_CDC = _import("flink-cdc", "a pipeline of Flink CDC")
 IMPORT_FLINK_SQL = _import("flink-sql", "a script of Flink SQL")
 IMPORT_DEBEZIUM_SERVER = _import("debezium-server", "Debezium Server's configuration")
 IMPORT_TABLEFLOW = _import("tableflow", "topics of Confluent Tableflow")
+IMPORT_AUTO_CDC = _import("auto-cdc", "AUTO CDC flows of declarative pipelines")
 
 _TOPIC = "frazil_migrate.topic_commands"
 TOPIC_SET = Command("topic set", f"{_TOPIC}:set_keys", "Set AutoMQ table-topic keys on a topic.")

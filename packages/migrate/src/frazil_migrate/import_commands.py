@@ -11,6 +11,7 @@ import typer
 from frazil.cli.output import Output
 from frazil.errors import SpecError
 from frazil_migrate.imports import automq as of_automq
+from frazil_migrate.imports.auto_cdc import import_flows
 from frazil_migrate.imports.debezium_server import import_server
 from frazil_migrate.imports.draft import Imported
 from frazil_migrate.imports.flink_cdc import import_pipeline
@@ -114,6 +115,16 @@ def tableflow(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
     return _print(output, import_topics(read_text(file), bootstrap))
+
+
+def auto_cdc(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
+    """Make a pipeline file of AUTO CDC flows of a declarative pipeline of Databricks or Spark, in SQL or Python.
+
+    Prints the pipeline file to standard output, and what was not carried over to standard error.
+
+    Exit code: 0; 2 when the pipeline cannot be read; 4 when something was not carried over.
+    """
+    return _print(output, import_flows(read_text(file), bootstrap))
 
 
 def import_document(imported: Imported) -> dict[str, Any]:

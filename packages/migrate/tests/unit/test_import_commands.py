@@ -173,6 +173,18 @@ def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture
             examples.FLINK_SQL,
         ),
         (
+            "auto-cdc",
+            "CREATE STREAMING TABLE t AS SELECT 1; -- without AUTO CDC",
+            "give the file that has `CREATE FLOW … AS AUTO CDC INTO`, or `create_auto_cdc_flow(…)`",
+            examples.AUTO_CDC,
+        ),
+        (
+            "auto-cdc",
+            "import dlt\ndlt.apply_changes(",
+            "correct it, or give the file that has the flow",
+            examples.AUTO_CDC,
+        ),
+        (
             "automq",
             "automq.table.topic.enable=true",
             "give the configuration of a table topic; --topic names the topic of plain properties",

@@ -120,6 +120,8 @@ class ClosedWindows:
         column, ahead_us = names.get(WINDOW_END), 0
         if column is None:
             column, ahead_us = names[WINDOW_START], grouping.window.size_us
+        if grouping.session is not None:
+            ahead_us = 1  # A record at its very end extends a session.
         wanted = ends_us[0] - ahead_us, ends_us[1] - ahead_us
         for file in self._catalog.scan(spec.name).files:
             if _may_have(target, file, column, wanted):

@@ -192,5 +192,8 @@ def _verified(
     state = copied.load(copy.name)
     if state is None or state.head_id is None or table.state.head_id is None:
         return VerifiedTable(table.name, "it has no rows yet", NOT_YET)
-    difference = compare(rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id))
+    ours, wanted = rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id)
+    # Which values a sketch of quantiles keeps depends on the batches that records are read in.
+    sketches = [name for name, function in table.spec.changes.merge if function == "quantile_sketch"]
+    difference = compare(ours.drop(*sketches), wanted.drop(*sketches))
     return VerifiedTable(table.name, difference=difference, is_partial=is_partial)

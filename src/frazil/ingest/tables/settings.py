@@ -18,7 +18,7 @@ from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
-from frazil.spec.grouped_tables import groups_of
+from frazil.spec.grouped_tables import groups_of, session_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.state import APPENDED, check_counted, retracts
 from frazil.spec.steps import metadata_names
@@ -33,7 +33,12 @@ def identifier_names(schema: Schema) -> tuple[str, ...]:
 
 
 def row_columns(spec: TableSpec, keys: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns that identify one row. keys: the table's key columns, which several versions of a row have."""
+    """Returns the columns that identify one row. keys: the table's key columns, which several versions of a row have, and
+    several sessions.
+    """
+    session = session_of(spec)
+    if session is not None:
+        return (*keys, session[0])
     return (*keys, spec.metadata["valid_from"]) if spec.changes.keeps_history else tuple(keys)
 
 

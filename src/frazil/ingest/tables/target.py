@@ -29,6 +29,7 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
+from frazil.spec.grouped_tables import session_of
 from frazil.spec.settings import HISTORY, ValueSpec
 from frazil.spec.state import retracts
 from frazil.stages.table import table_stages
@@ -158,6 +159,7 @@ def _change_reading(table: Table) -> ChangeReading:
         retracts=retracts(spec),
         late=_late(spec),
         history=_history(spec) if keeps_history else None,
+        session=session_of(spec),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 from numba import njit
+from numpy.typing import NDArray
 
 from frazil.catalog.scans import LiveFile
 from frazil.raw_memory import COMPILED
@@ -21,7 +22,12 @@ from frazil.upsert.lookup.live_rows import ColumnCache, Name, in_threads, read_c
 from frazil.write.target import TableTarget
 
 _CACHE_BYTES = 512 * 1024 * 1024
+_BITS_FOR_A_HASH = 16
+"""Of the filter: of ids that no row has, one in sixteen passes it."""
 _hashes = ColumnCache(_CACHE_BYTES)
+
+
+Numbers = NDArray[np.int32]
 
 
 class HashNumbers:
@@ -29,10 +35,12 @@ class HashNumbers:
 
     def __init__(self, hashes: Hashes) -> None:
         size = 1 << int(2 * hashes.size + 1).bit_length()
-        self._places, self._numbers = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+        self._places, self._numbers = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+        # Most hashes of files are those of no row: the filter is an eighth of the table, and stays in the processor's cache.
+        self._filter = np.zeros(max(1, size * _BITS_FOR_A_HASH // 128), np.uint64)
         #: Per row the number of the first row with its hash, int64 `(n_rows,)`.
         self.firsts: Ints = np.empty(hashes.size, np.int64)
-        _place(hashes, self._places, self._numbers, self.firsts)
+        _place(hashes, self._places, self._numbers, self._filter, self.firsts)
 
     @property
     def are_repeated(self) -> Bools:
@@ -45,12 +53,12 @@ class HashNumbers:
     def are_in(self, hashes: Hashes) -> Bools:
         """Returns which of the rows are the first with one of these hashes, bool `(n_rows,)`."""
         is_here: Bools = np.zeros(self.firsts.size, np.bool_)
-        _mark(hashes, self._places, self._numbers, is_here)
+        _mark(hashes, self._places, self._numbers, self._filter, is_here)
         return is_here
 
     def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """Returns the positions of these hashes that a row has, ascending, and the number of the first such row."""
-        numbers = _find(hashes, self._places, self._numbers)
+        numbers = _find(hashes, self._places, self._numbers, self._filter)
         positions = np.flatnonzero(numbers >= 0)
         return positions, numbers[positions]
 
@@ -117,9 +125,18 @@ def _hashes_of(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Ha
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _place(hashes: Hashes, places: Hashes, numbers: Ints, firsts: Ints) -> None:
-    """Puts hashes with the number of the first row that has them into a table whose size is a power of two."""
-    last = np.uint64(places.size - 1)
+def _may_have(hash_: np.uint64, bits: Hashes) -> bool:
+    """Whether the filter has the bit of a hash. Its upper bits choose it, the lower ones the place in the table."""
+    word = (hash_ >> np.uint64(40)) & np.uint64(bits.size - 1)
+    return bool(bits[word] >> ((hash_ >> np.uint64(34)) & np.uint64(63)) & np.uint64(1))
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _place(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes, firsts: Ints) -> None:
+    """Puts hashes with the number of the first row that has them into a table whose size is a power of two, and their bits
+    into a filter whose size is one.
+    """
+    last, last_word = np.uint64(places.size - 1), np.uint64(bits.size - 1)
     for n in range(hashes.size):
         place = hashes[n] & last
         while places[place] != 0 and places[place] != hashes[n]:
@@ -127,14 +144,18 @@ def _place(hashes: Hashes, places: Hashes, numbers: Ints, firsts: Ints) -> None:
         if places[place] == 0:
             places[place] = hashes[n]
             numbers[place] = n
+            word = (hashes[n] >> np.uint64(40)) & last_word
+            bits[word] |= np.uint64(1) << ((hashes[n] >> np.uint64(34)) & np.uint64(63))
         firsts[n] = numbers[place]
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _mark(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None:
+def _mark(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes, is_here: Bools) -> None:
     """Marks the rows whose hash is among these."""
     last = np.uint64(places.size - 1)
     for n in range(hashes.size):
+        if not _may_have(hashes[n], bits):
+            continue
         place = hashes[n] & last
         while places[place] != 0:
             if places[place] == hashes[n]:
@@ -144,11 +165,13 @@ def _mark(hashes: Hashes, places: Hashes, numbers: Ints, is_here: Bools) -> None
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find(hashes: Hashes, places: Hashes, numbers: Ints) -> Ints:
+def _find(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes) -> Ints:
     """Returns per hash the number of the first row that has it; -1 without one."""
     last = np.uint64(places.size - 1)
     rows = np.full(hashes.size, -1, np.int64)
     for n in range(hashes.size):
+        if not _may_have(hashes[n], bits):
+            continue
         place = hashes[n] & last
         while places[place] != 0:
             if places[place] == hashes[n]:

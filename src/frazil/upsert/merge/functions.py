@@ -16,6 +16,7 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.schema.arrow import Bools
 from frazil.stages.changes import Changes, ReadRecords
+from frazil.upsert.merge.quantiles import QUANTILES, lack_number
 from frazil.upsert.records.read_changes import refuse
 from frazil.write.target import TableTarget
 
@@ -27,6 +28,7 @@ ADDING = ("sum", "count")
 COLLECTING = ("collect_set", "collect_list")
 """The functions that join lists."""
 _UNKNOWN = "the change does not have the value of {}, which cannot be merged without it"
+_NO_NUMBER = "the bytes of {} are not a number as text, of which a sketch of quantiles is made"
 _COMPARED = ("min", "max")
 
 
@@ -53,6 +55,7 @@ _TAKEN: Mapping[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "collect_set": _LISTS,
     "collect_list": _LISTS,
     "distinct_sketch": (pa.types.is_binary, "bytes"),
+    "quantile_sketch": (pa.types.is_binary, "bytes"),
 }
 
 
@@ -121,7 +124,7 @@ def _iceberg_type(schema: Schema, name: str) -> str:
 
 
 def _remedy(column: MergedColumn) -> str:
-    if column.function == "distinct_sketch":
+    if column.function in ("distinct_sketch", "quantile_sketch"):
         value = f"cast(cast({column.name} as string) as binary)"
         return f"make bytes of the value in a query, such as `{value} as {column.name}`"
     if column.function in COLLECTING:
@@ -131,7 +134,8 @@ def _remedy(column: MergedColumn) -> str:
 
 def refuse_unmergeable(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
     """Returns the changes of a table whose rows are merged, with the records refused that have NaN where values are added
-    or compared, an infinity where they are added, or a value that the source did not send.
+    or compared, an infinity where they are added, bytes that are not a number where quantiles are, or a value that the
+    source did not send.
     """
     if target.changes is None or not target.changes.merge or not changes.ops.size or changes.must_read_again:
         return changes
@@ -143,6 +147,9 @@ def refuse_unmergeable(target: TableTarget, read: ReadRecords, changes: Changes)
             lacks = changes.unavailable[n]
             mismatches += refuse(changes, lacks, field.name, ErrorClass.UNAVAILABLE_VALUE, reason, read.limit)
         column = columns.get(field.name)
+        if column is not None and column.function == QUANTILES:
+            bad, reason = lack_number(values), _NO_NUMBER.format(field.name)
+            mismatches += refuse(changes, bad, field.name, ErrorClass.TYPE_MISMATCH, reason, read.limit)
         if column is not None and pa.types.is_floating(values.type):
             bad, reason = _unfit(column, values)
             mismatches += refuse(changes, bad, field.name, ErrorClass.OUT_OF_RANGE, reason, read.limit)

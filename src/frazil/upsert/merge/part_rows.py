@@ -17,7 +17,8 @@ from frazil.upsert.change_rows import only
 from frazil.upsert.deduplicate import dump_table
 from frazil.upsert.merge.functions import ADDING, merged_columns
 from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names, sketch_names
-from frazil.upsert.merge.sketches import SKETCH, sketches_in, sketches_of
+from frazil.upsert.merge.sessions import in_sessions
+from frazil.upsert.merge.sketch_kinds import SKETCHES
 from frazil.upsert.merge.sums import split
 from frazil.upsert.records.read_changes import keys_of
 from frazil.write.target import TableTarget
@@ -83,7 +84,8 @@ class PartRows:
         earlier = [self._combined] if self._combined is not None else []
         parts = pa.concat_tables([*earlier, *self._parts]).combine_chunks()
         self._parts, self._pending = [], 0
-        self._combined = self._merging.combine(parts, *group_parts(parts, by_partition=True))
+        groups = group_parts(parts, by_partition=True)
+        self._combined = self._merging.combine(parts, *in_sessions(self._target, parts, *groups))
 
     def _cut_part(self) -> pa.Table:
         """Returns a part without a key that is the place of the last delete of all rows."""
@@ -134,8 +136,10 @@ def part_table(
                 # Whether a sum from which all values are subtracted has had a value is unknown.
                 values = pc.coalesce(values, pa.scalar(0).cast(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
-        elif column.function == SKETCH:
-            arrays |= dict(zip(sketch_names(column), (sketches_in if is_stored else sketches_of)(values), strict=True))
+        elif column.function in SKETCHES:
+            kind = SKETCHES[column.function]
+            sketches = kind.of_images(values) if is_stored else kind.of_values(values)
+            arrays |= dict(zip(sketch_names(column), sketches, strict=True))
         else:
             arrays[column.name] = values
     return pa.table(arrays)

@@ -18,7 +18,7 @@ from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.upsert.deduplicate import comparable, key_codes, order_ranks
 from frazil.upsert.lookup.live_rows import as_numbers
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
-from frazil.upsert.merge.sketches import SKETCH, united
+from frazil.upsert.merge.sketch_kinds import SKETCHES
 from frazil.upsert.merge.sums import add, limb_count
 
 KEY = "\x00key"
@@ -34,7 +34,6 @@ FILLED = "\x00filled"
 PUT = "\x00put"
 """Whether the part has values that were added, and not only values that were subtracted. bool."""
 _LIMB = "\x00limb"
-_HASHES, _BOUND = "\x00hashes", "\x00bound"
 _SMALLEST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -43,9 +42,9 @@ def limb_names(column: MergedColumn) -> list[str]:
     return [f"{_LIMB}{n}:{column.name}" for n in range(limb_count(column.type))]
 
 
-def sketch_names(column: MergedColumn) -> tuple[str, str]:
-    """Returns the names of the columns with the hashes and the bounds of sketches."""
-    return f"{_HASHES}:{column.name}", f"{_BOUND}:{column.name}"
+def sketch_names(column: MergedColumn) -> list[str]:
+    """Returns the names of the columns that sketches have in parts."""
+    return [f"{name}:{column.name}" for name in SKETCHES[column.function].names]
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,11 @@ def _merged(column: MergedColumn, parts: pa.Table, groups: _Groups, latest: Ints
         names = limb_names(column)
         limbs = [one_array(parts[name]) for name in names]
         return dict(zip(names, add(limbs, groups.codes, groups.counted, groups.count), strict=True))
-    if function == SKETCH:
-        names = list(sketch_names(column))
-        lists, bounds = (one_array(parts[name]) for name in names)
-        return dict(zip(names, united(lists, bounds, groups.codes, groups.counted, groups.count), strict=True))
+    if function in SKETCHES:
+        names = sketch_names(column)
+        arrays = (one_array(parts[name]) for name in names)
+        united = SKETCHES[function].united(*arrays, groups.codes, groups.counted, groups.count)
+        return dict(zip(names, united, strict=True))
     values = one_array(parts[column.name])
     if function in COLLECTING:
         return {column.name: _collected(values, groups, is_set=function == "collect_set")}

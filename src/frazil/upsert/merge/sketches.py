@@ -131,7 +131,8 @@ def _rotated(value: np.uint64, bits: int) -> np.uint64:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _spread(value: np.uint64) -> np.uint64:
+def spread(value: np.uint64) -> np.uint64:
+    """Returns a number whose bits each depend on all bits of the value: the end of MurmurHash3_x64_128."""
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return value ^ (value >> np.uint64(33))
@@ -179,6 +180,6 @@ def _hash_all(offsets: NDArray[np.int32], start: int, hashes: Hashes) -> None:
         b ^= size
         a += b
         b += a
-        a = _spread(a)
-        b = _spread(b)
+        a = spread(a)
+        b = spread(b)
         hashes[n] = (a + b) >> np.uint64(1)

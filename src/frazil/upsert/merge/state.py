@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
-from frazil.upsert.lookup.live_rows import read_columns
+from frazil.upsert.lookup.live_rows import ColumnCache, read_columns
 from frazil.upsert.lookup.search import Found, Hits
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
@@ -30,12 +30,16 @@ from frazil.upsert.merge.parts import (
     limb_names,
     sketch_names,
 )
-from frazil.upsert.merge.sketches import ESTIMATE, SKETCH, SUFFIX, estimates_of, images_of
+from frazil.upsert.merge.sessions import in_sessions, join_sessions
+from frazil.upsert.merge.sketch_kinds import SKETCHES
+from frazil.upsert.merge.sketches import ESTIMATE, SUFFIX, estimates_of
 from frazil.upsert.merge.sums import AVERAGE, COUNT, SUM, average, join
 from frazil.upsert.merged_changes import Completed, MergedChanges
 from frazil.write.target import TableTarget
 
 _IN_TABLE = -1
+_CACHE_BYTES = 256 * 1024 * 1024
+_columns = ColumnCache(_CACHE_BYTES)
 _MOST_ELEMENTS = 100_000
 _OVERFLOW = (
     "declare the column with a larger type, such as `columns: {{{}: decimal(38,0)}}`, and create the table again from the"
@@ -57,7 +61,28 @@ def merge_parts(target: TableTarget, report: TaskReport, _: Callable[[Ranked], I
     """
     texts = [touched.keys for touched in report.changes.touched]
     parts, is_cut = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
-    combined = merging_of(target).combine(parts, *group_parts(parts, by_partition=False)) if len(parts) else parts
+    if len(parts):
+        groups = in_sessions(target, parts, *group_parts(parts, by_partition=False))
+        parts = merging_of(target).combine(parts, *groups)
+    change_count = sum(touched.change_count for touched in report.changes.touched)
+    batch = _batch_of(target, parts, change_count, is_cut=is_cut)
+    return batch if target.changes is None or target.changes.session is None else _by_key(batch)
+
+
+def _by_key(batch: MergedChanges) -> MergedChanges:
+    """Returns a batch with one change for each key, in the order of `group_parts`, and all parts of the key's sessions."""
+    assert batch.parts is not None
+    codes, count = group_parts(batch.parts, by_partition=False)
+    _, firsts = np.unique(codes, return_index=True)
+    every = np.arange(count)
+    latest = LatestChanges(every, batch.latest.is_sure[firsts], every, every, batch.latest.cut)
+    return replace(
+        batch, ranked=batch.ranked.take(firsts), owner=np.zeros(count, np.int64), begins=[0, count], latest=latest
+    )
+
+
+def _batch_of(target: TableTarget, combined: pa.Table, change_count: int, *, is_cut: bool) -> MergedChanges:
+    """Returns parts, of which each key or session has one, as one change for each. change_count: of the batch."""
     count = len(combined)
     places = [np.asarray(one_array(combined[name])) for name in PLACES]
     ops = np.where(np.asarray(one_array(combined[FILLED])), UPSERT, DELETE).astype(np.int8)
@@ -71,10 +96,26 @@ def merge_parts(target: TableTarget, report: TaskReport, _: Callable[[Ranked], I
         LatestChanges(every, is_fresh, every, every, 0 if is_cut else -1),
         [[]],
         [None],
-        sum(touched.change_count for touched in report.changes.touched),
+        change_count,
         combined,
         merged_rows,
     )
+
+
+def with_sessions(batch: MergedChanges, live_rows: Found, late: Bools) -> tuple[MergedChanges, Found, Bools]:
+    """Returns a batch with one change for each session, the live rows that are joined with each, which touch one of its
+    records, and the sessions whose rows stay as they are. live_rows, late: of all keys. A table without sessions has all
+    three as they are.
+
+    Raises: OSError where the store fails.
+    """
+    target, parts = batch.target, batch.parts
+    if target.changes is None or target.changes.session is None or parts is None or not len(parts):
+        return batch, live_rows, late
+    joined = join_sessions(target, parts, live_rows)
+    combined = merging_of(target).combine(parts, joined.parts, joined.keys.size)
+    of_sessions = _batch_of(target, combined, batch.change_count, is_cut=False)
+    return replace(of_sessions, keeps_latest=batch.keeps_latest), joined.live_rows, late[joined.keys]
 
 
 def _behind_cut(parts: pa.Table) -> tuple[pa.Table, bool]:
@@ -143,8 +184,26 @@ def _needed(merging: Merging, *, is_latest_needed: bool) -> list[str]:
     return [column.name for column in merging.columns if column.function != "latest" or column.order_by]
 
 
+def _stored(target: TableTarget, hit: Hits, name: str) -> pa.Array:
+    """Returns a column of live rows. Numbers and times are kept in memory: rows of a batch are all over a file, whose column
+    is decoded whole for them.
+
+    Raises: OSError where the store fails.
+    """
+    kind = target.arrow_schema.field(name).type
+    if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
+        return read_columns(target, hit.file, [(name,)], hit.rows)[0]
+    field = target.schema.find_field(name)
+    key = (hit.file.path, "values", field.field_id, str(field.field_type))
+    kept = _columns.get(key)
+    if kept is None:
+        kept = tuple(read_columns(target, hit.file, [(name,)]))
+        _columns.put(key, kept)
+    return kept[0].take(pa.array(hit.rows))
+
+
 def _live_parts(target: TableTarget, merging: Merging, hit: Hits, needed: Sequence[str]) -> pa.Table:
-    values = dict(zip(needed, read_columns(target, hit.file, [(name,) for name in needed], hit.rows), strict=True))
+    values = {name: _stored(target, hit, name) for name in needed}
     count, schema = hit.rows.size, target.arrow_schema
     arrays = [values[field.name] if field.name in values else pa.nulls(count, field.type) for field in schema]
     parts = part_table(target, merging, pa.Table.from_arrays(arrays, names=schema.names), None, is_stored=True)
@@ -184,8 +243,9 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
             values, is_over = join([one_array(parts[name]) for name in limb_names(column)], column.type)
             remedy = _OVERFLOW if target.query is None else _OVERFLOW_OF_QUERY
             _refuse(batch, column, is_over, "the sum is larger than the type {} of the column", remedy)
-        elif column.function == SKETCH:
-            values = images_of(*(one_array(parts[name]) for name in sketch_names(column)))
+        elif column.function in SKETCHES:
+            sketches = (one_array(parts[name]) for name in sketch_names(column))
+            values = SKETCHES[column.function].images(*sketches)
         else:
             values = one_array(parts[column.name])
         if column.function in COLLECTING:
@@ -198,8 +258,8 @@ def _rows_of(batch: MergedChanges, merging: Merging, parts: pa.Table) -> tuple[p
     values_of = {column.name: n for n, column in enumerate(merging.columns)}
     for column in merging.columns:
         if column.function == ESTIMATE:
-            sketches = merging.columns[values_of[column.name + SUFFIX]]
-            estimates = estimates_of(*(one_array(parts[name]) for name in sketch_names(sketches)))
+            of_sketches = merging.columns[values_of[column.name + SUFFIX]]
+            estimates = estimates_of(*(one_array(parts[name]) for name in sketch_names(of_sketches)))
             arrays[values_of[column.name]] = estimates.cast(column.type)
         if column.function == AVERAGE:
             sums, counts = (arrays[values_of[column.name + suffix]] for suffix in (SUM, COUNT))

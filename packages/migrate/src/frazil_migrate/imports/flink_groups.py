@@ -1,7 +1,7 @@
 """Groups, windows and deduplication of Flink SQL as the pipeline file has them.
 
 A windowing function in FROM (`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))`) or in GROUP BY becomes Spark's
-`window`; the first row of `ROW_NUMBER` by a key becomes `mode: upsert` or `dedupe`.
+`window`, one of sessions its `session_window`; the first row of `ROW_NUMBER` by a key becomes `mode: upsert` or `dedupe`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 from frazil_migrate.imports.sql import Word, comma_separated, group, joined, outer, plain
 
-_BOUNDS = {"window_start": "window.start", "window_end": "window.end"}
-_WINDOWS = ("TUMBLE", "HOP")
+_BOUNDS = {"window_start": "start", "window_end": "end"}
+_WINDOWS = {"TUMBLE": "window", "HOP": "window", "SESSION": "session_window"}
+"""Spark's function for each of Flink's."""
 _UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 
@@ -57,7 +58,8 @@ def rewritten(words: list[str]) -> Selected | None:
     comma = Word(",")
     comma.is_apart = False
     grouped = [*(word for entry in entries for word in (comma, *entry))][1:]
-    return Selected([*_with_bounds(words[:groups]), Word("GROUP"), Word("BY"), *grouped])
+    name = window[0].partition("(")[0] if window else "window"
+    return Selected([*_with_bounds(words[:groups], name), Word("GROUP"), Word("BY"), *grouped])
 
 
 def late_of(watermark: Sequence[str]) -> str | None:
@@ -72,8 +74,8 @@ def late_of(watermark: Sequence[str]) -> str | None:
 
 
 def _without_function(words: list[str]) -> tuple[list[str] | None, list[str] | None]:
-    """Returns the SELECT with the table in place of a windowing function in FROM, and the window; no words for a function
-    that is not tumbling or hopping.
+    """Returns the SELECT with the table in place of a windowing function in FROM, and the window; no words for a
+    function that has no such form.
     """
     start = next((place for place in outer(words) if words[place].upper() == "FROM"), len(words) - 1)
     if words[start + 1].upper() != "TABLE":
@@ -83,17 +85,19 @@ def _without_function(words: list[str]) -> tuple[list[str] | None, list[str] | N
     if inner[0].upper() not in _WINDOWS or table[0].upper() != "TABLE" or time[0].upper() != "DESCRIPTOR":
         return None, None
     window = _window(inner[0].upper(), [*group(time, 1)[0], *(w for d in durations for w in (Word(","), *d))])
-    return ([*words[: start + 1], *table[1:], *words[end:]], window) if window else (None, None)
+    upper = [word.upper() for word in table]
+    table = table[1 : upper.index("PARTITION") if "PARTITION" in upper else None]  # GROUP BY has the same columns.
+    return ([*words[: start + 1], *table, *words[end:]], window) if window else (None, None)
 
 
 def _window(function: str, arguments: list[str]) -> list[str] | None:
-    """Returns Spark's window of a tumbling or a hopping one; None for durations that are not plain."""
+    """Returns Spark's window of a tumbling, a hopping or a session window; None for durations that are not plain."""
     time, *durations = comma_separated(arguments)
     lengths = [_duration(duration) for duration in durations]
     if len(lengths) != (2 if function == "HOP" else 1) or None in lengths:
         return None
     shown = ", ".join(f"'{length}'" for length in reversed(lengths))  # Flink has the slide first.
-    return [Word(f"window({joined(time)}, {shown})")]
+    return [Word(f"{_WINDOWS[function]}({joined(time)}, {shown})")]
 
 
 def _duration(words: Sequence[str]) -> str | None:
@@ -103,18 +107,20 @@ def _duration(words: Sequence[str]) -> str | None:
     return f"{plain(words[1])} {unit.lower()}s" if unit in _UNITS and plain(words[1]).isdigit() else None
 
 
-def _with_bounds(words: list[str]) -> list[str]:
-    """Returns the words with `window.start` and `window.end` in place of Flink's names and functions."""
+def _with_bounds(words: list[str], name: str) -> list[str]:
+    """Returns the words with the start and the end of a window in place of Flink's names and functions. name: of Spark's
+    window.
+    """
     bounds, place = list[str](), 0
     while place < len(words):
         function, _, bound = words[place].upper().rpartition("_")
         if words[place].lower() in _BOUNDS:
-            bounds.append(Word(_BOUNDS[words[place].lower()]))
+            bounds.append(Word(f"{name}.{_BOUNDS[words[place].lower()]}"))
             has_name = words[place + 1].upper() == "AS" or words[place + 1 : place + 2] not in ([","], ["FROM"])
             bounds += [] if has_name else [Word("AS"), Word(words[place].lower())]
             place += 1
         elif function in _WINDOWS and bound in ("START", "END") and words[place + 1] == "(":
-            bounds.append(Word(f"window.{bound.lower()}"))
+            bounds.append(Word(f"{name}.{bound.lower()}"))
             place = group(words, place + 1)[1]
         else:
             bounds.append(words[place])

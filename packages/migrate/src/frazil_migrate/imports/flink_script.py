@@ -17,6 +17,7 @@ from frazil_migrate.imports.sql import (
     comma_separated,
     group,
     joined,
+    name_at,
     outer,
     plain,
     quoted,
@@ -122,7 +123,7 @@ class Script:
                 name = "".join(map(plain, words[1:equals]))
                 self.settings[name] = joined(value) if len(value) > 1 else plain(value[0])
             case ["CREATE", "CATALOG", *_]:
-                self.catalogs[_name(words, _after_exists(upper, 2))[0]] = _options(group(words, words.index("("))[0])
+                self.catalogs[name_at(words, _after_exists(upper, 2))[0]] = _options(group(words, words.index("("))[0])
             case ["CREATE", "TABLE", _] | ["CREATE", _, "TABLE"]:
                 self._read_table(words, upper)
             case ["USE", *_]:
@@ -159,7 +160,7 @@ class Script:
         )
 
     def _read_table(self, words: list[str], upper: list[str]) -> None:
-        name, place = _name(words, _after_exists(upper, upper.index("TABLE") + 1))
+        name, place = name_at(words, _after_exists(upper, upper.index("TABLE") + 1))
         table = self.tables[name] = Table(name, {})
         while place < len(words):
             if words[place] == "(":
@@ -182,7 +183,7 @@ class Script:
 
     def _read_like(self, table: Table, words: list[str], place: int) -> int:
         """Takes what another table has, and returns the place after the clause."""
-        name, place = _name(words, place)
+        name, place = name_at(words, place)
         choices, place = group(words, place) if words[place : place + 1] == ["("] else ([], place)
         base = self.table(name) if name != table.name else None
         if base is None:
@@ -212,7 +213,7 @@ class Script:
         return place
 
     def _read_insert(self, words: list[str]) -> None:
-        target, place = _name(words, 2)
+        target, place = name_at(words, 2)
         table = self.table(target) or Table(target, {})
         if words[place] == HINT:
             self.tables.setdefault(table.name, table)
@@ -234,7 +235,7 @@ class Script:
         words = selected.words
         upper = [word.upper() for word in words]
         start = next((place for place in outer(words) if upper[place] == "FROM"), len(words))
-        source, after = _name(words, start + 1)
+        source, after = name_at(words, start + 1)
         after = _read_hint(self.table(source), words, after)
         self.bases -= {table.name for table in map(self.table, (target, source)) if table is not None}
         if any(word.upper() in _OF_MANY_ROWS for word in words):
@@ -256,14 +257,6 @@ def _is_set(words: list[str]) -> bool:
 
 def _after_exists(upper: list[str], start: int) -> int:
     return start + 3 if upper[start : start + 3] == ["IF", "NOT", "EXISTS"] else start
-
-
-def _name(words: Sequence[str], start: int) -> tuple[str, int]:
-    """Returns a name, of which back-quotes may enclose parts, and the place after it."""
-    name, end = plain(words[start]), start + 1
-    while end < len(words) and (words[end].startswith(".") or name.endswith(".")):
-        name, end = name + plain(words[end]), end + 1
-    return name, end
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:

@@ -134,7 +134,7 @@ def import_script(text: str, brokers: str | None) -> Imported:
     for insert in script.inserts:
         _put_table(draft, script, insert)
     for table in script.unsuited:
-        reason = "joins, sessions and ranks are not carried over"
+        reason = "joins and ranks are not carried over"
         remedy = "use `lookup` for a join with a small table, and `group by` with a window in `select` for aggregates"
         draft.lose(f"INSERT INTO {table}", reason, remedy)
     for left in script.unknown:

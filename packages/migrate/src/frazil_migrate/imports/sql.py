@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from frazil.errors import SpecError
 from frazil.process import steps
 
-_TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.", re.DOTALL)
+_TOKEN = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|"(?:[^"\\]|\\.)*"|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.""", re.DOTALL
+)
 _NESTING = ("ARRAY", "MAP", "MULTISET", "ROW")
 _OPERATORS = ("AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "THEN", "ELSE", "WHEN", "CASE")
 _NO_NAMES = ("NULL", "TRUE", "FALSE", "END", "UNKNOWN")
@@ -53,7 +55,15 @@ def statements(text: str) -> Iterator[list[str]]:
 def plain(word: str) -> str:
     """Returns a literal's or a name's text."""
     quote = word[:1]
-    return word[1:-1].replace(quote * 2, quote) if quote in ("'", "`") else str(word)
+    return word[1:-1].replace(quote * 2, quote) if quote in ("'", "`", '"') else str(word)
+
+
+def name_at(words: Sequence[str], start: int) -> tuple[str, int]:
+    """Returns a name, of which back-quotes may enclose parts, and the place after it."""
+    name, end = plain(words[start]), start + 1
+    while end < len(words) and (words[end].startswith(".") or name.endswith(".")):
+        name, end = name + plain(words[end]), end + 1
+    return name, end
 
 
 def quoted(name: str) -> str:

@@ -115,6 +115,46 @@ retention_ms data_retention_ms record_failure_strategy error_handling.mode error
 error_handling.log.target enable_compaction enable_partitioning metadata_column_naming_scheme write_mode changelog.mode
 environment.id kafka_cluster.id
 """
+_AUTO_CDC = """
+FROM
+KEYS
+SEQUENCE BY
+SYSTEM SEQUENCE BY
+APPLY AS DELETE WHEN
+APPLY AS TRUNCATE WHEN
+IGNORE NULL UPDATES
+COLUMNS
+STORED AS
+TRACK HISTORY ON
+ONCE
+CONSTRAINT
+PARTITIONED BY
+CLUSTER BY
+COMMENT
+ROW FILTER
+SCHEDULE
+bootstrapServers
+subscribe
+subscribePattern
+assign
+startingOffsets
+startingTimestamp
+startingOffsetsByTimestamp
+endingOffsets
+failOnDataLoss
+maxOffsetsPerTrigger
+minPartitions
+includeHeaders
+groupIdPrefix
+kafka.group.id
+kafka.security.protocol
+kafka.sasl.jaas.config
+kafka.ssl.truststore.location
+databricks.serviceCredential
+delta.enableChangeDataFeed
+pipelines.autoOptimize.managed
+quality
+"""
 PEER_KEYS = {
     "kafka-connect": _CONNECT.split(),
     "automq": [f"automq.table.topic.{key}" for key in _AUTOMQ.split()],
@@ -122,4 +162,5 @@ PEER_KEYS = {
     "flink-sql": _FLINK_SQL.split(),
     "debezium-server": [*_DEBEZIUM.split(), *(f"debezium.sink.iceberg.{key}" for key in _ICEBERG_OF_DEBEZIUM.split())],
     "tableflow": _TABLEFLOW.split(),
+    "auto-cdc": _AUTO_CDC.strip().splitlines(),
 }

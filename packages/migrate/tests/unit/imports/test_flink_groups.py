@@ -59,6 +59,17 @@ _OF_FUNCTION = (
             " GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
             "select window.start AS h, SUM(amount) AS total from records WHERE amount > 0 GROUP BY window(ts, '1 hours')",
         ),
+        (
+            _OF_FUNCTION.format("SESSION(TABLE orders PARTITION BY user_id, DESCRIPTOR(ts), INTERVAL '5' MINUTE)"),
+            "select user_id, session_window.start AS window_start, session_window.end AS until, COUNT(*) AS n from records"
+            " GROUP BY user_id, session_window(ts, '5 minutes')",
+        ),
+        (
+            "SELECT user_id, SESSION_START(ts, INTERVAL '1' HOUR) AS s, SESSION_END(ts, INTERVAL '1' HOUR) AS e,"
+            " SUM(amount) AS total FROM orders GROUP BY user_id, SESSION(ts, INTERVAL '1' HOUR)",
+            "select user_id, session_window.start AS s, session_window.end AS e, SUM(amount) AS total from records"
+            " GROUP BY user_id, session_window(ts, '1 hours')",
+        ),
     ],
 )
 def test_windows_become_those_of_spark_with_the_watermark_as_late(tmp_path: Path, query: str, select: str) -> None:
@@ -93,7 +104,6 @@ def test_the_first_of_each_key_is_an_upsert_or_a_dropped_duplicate(
 @pytest.mark.parametrize(
     "query",
     [
-        _OF_FUNCTION.format("SESSION(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTE)"),
         _OF_FUNCTION.format("CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)"),
         "SELECT user_id, COUNT(*) AS n FROM orders GROUP BY user_id HAVING COUNT(*) > 1",
         "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts ASC) AS rn FROM orders) WHERE rn = 1",

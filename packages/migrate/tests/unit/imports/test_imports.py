@@ -15,7 +15,7 @@ from docs.scan import ROOT
 from frazil.cli.main import main
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from frazil_migrate.imports import automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow
+from frazil_migrate.imports import auto_cdc, automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow
 from frazil_migrate.imports.draft import Answer, Imported, Tool
 from frazil_migrate.imports.kafka_connect import KAFKA_CONNECT
 from frazil_migrate.imports.sources import parse_properties
@@ -30,6 +30,7 @@ IMPORTS: Mapping[str, tuple[Tool, Callable[[str, str | None], Imported]]] = {
     "flink-sql": (flink_sql.FLINK_SQL, flink_sql.import_script),
     "debezium-server": (debezium_server.DEBEZIUM_SERVER, debezium_server.import_server),
     "tableflow": (tableflow.TABLEFLOW, tableflow.import_topics),
+    "auto-cdc": (auto_cdc.AUTO_CDC, auto_cdc.import_flows),
 }
 EVERY = [(tool, number) for tool, texts in EXAMPLES.items() for number in range(len(texts))]
 
@@ -96,6 +97,7 @@ def test_an_unknown_setting_is_reported(tool: str) -> None:
         "flink-sql": examples.FLINK_SQL.replace("'topic'='orders'", "'topic'='orders', 'odd'='1'"),
         "debezium-server": examples.CAPTURED + "odd=1\n",
         "tableflow": json.dumps({"topic_name": "orders", "odd": 1}),
+        "auto-cdc": examples.AUTO_CDC.replace("subscribe =>", "odd => 1, subscribe =>"),
     }[tool]
     assert [loss.reason for loss in imported(tool, text).losses if loss.key.endswith("odd")] == [
         "the setting is unknown"

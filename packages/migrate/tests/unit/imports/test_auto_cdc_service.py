@@ -1,0 +1,66 @@
+"""AUTO CDC flows, imported and run on the ports in memory: the rows are those that the flow would make."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from frazil.ingest.tables.queries import SparkQueries
+from frazil_migrate.imports.auto_cdc import import_flows
+from tests.unit.upsert.grouping.grouping import Grouped, at, moment
+
+_FLOW = """
+CREATE FLOW f AS AUTO CDC INTO n.t FROM STREAM(a) KEYS (id) APPLY AS DELETE WHEN op = "DELETE" SEQUENCE BY {}
+COLUMNS * EXCEPT (op) STORED AS SCD TYPE {}
+"""
+
+
+def _imported(root: Path, queries: SparkQueries, flow: str, **more: Any) -> Grouped:
+    """The table of a flow. more: settings besides, as a user adds them."""
+    settings = yaml.safe_load(import_flows(flow, None).text)["tables"]["n.t"]
+    assert settings.pop("topic") == "a"
+    texts = [f"{key}: {json.dumps(value)}" for key, value in {**settings, **more}.items() if key != "select"]
+    return Grouped(root, queries, settings["select"], ", ".join(texts))
+
+
+def test_type_1_keeps_the_row_of_the_greatest_sequence(tmp_path: Path, queries: SparkQueries) -> None:
+    imported = _imported(tmp_path, queries, _FLOW.format("seq", 1))
+    for row in (
+        {"id": 1, "city": "Bonn", "op": "INSERT", "seq": 1},
+        {"id": 1, "city": "Ulm", "op": None, "seq": 3},
+        {"id": 2, "city": "Kiel", "op": "INSERT", "seq": 5},
+        {"id": 3, "city": "Jena", "op": "INSERT", "seq": 1},
+    ):
+        imported.put(row)
+    imported.catch_up()
+    for row in (
+        {"id": 1, "city": "Mainz", "op": "UPDATE", "seq": 2},  # Late.
+        {"id": 2, "city": None, "op": "DELETE", "seq": 4},  # Late as well.
+        {"id": 3, "city": None, "op": "DELETE", "seq": 2},
+    ):
+        imported.put(row)
+    imported.catch_up()
+    assert imported.table_rows("id", "city", "seq") == [(1, "Ulm", 3), (2, "Kiel", 5)]
+    assert list(imported.columns()) == ["id", "city", "seq"]
+
+
+def test_type_2_keeps_each_version_with_the_names_that_readers_know(tmp_path: Path, queries: SparkQueries) -> None:
+    flow = _FLOW.format("changed_at", 2) + " TRACK HISTORY ON city"
+    imported = _imported(tmp_path, queries, flow, columns={"changed_at": "timestamptz"})
+    for seconds, city, visits, op in [(0, "Bonn", 1, "INSERT"), (20, "Ulm", 2, "UPDATE"), (30, "Ulm", 3, None)]:
+        imported.put({"id": 1, "city": city, "visits": visits, "op": op, "changed_at": at(seconds)})
+    imported.catch_up()
+    imported.put({"id": 1, "city": None, "visits": None, "op": "DELETE", "changed_at": at(40)})
+    imported.put({"id": 1, "city": "Mainz", "visits": 9, "op": "UPDATE", "changed_at": at(10)})
+    imported.put({"id": 1, "city": "Ulm", "visits": 4, "op": "INSERT", "changed_at": at(50)})
+    imported.catch_up()
+    rows = imported.table_rows_unsorted("__START_AT", "__END_AT", "city", "visits")
+    assert sorted(rows, key=lambda row: row[0]) == [
+        (moment(0), moment(10), "Bonn", 1),
+        (moment(10), moment(20), "Mainz", 9),
+        (moment(20), moment(40), "Ulm", 3),
+        (moment(50), None, "Ulm", 4),
+    ]
