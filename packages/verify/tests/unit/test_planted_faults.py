@@ -21,7 +21,7 @@ from frazil_verify.independent.rules import NotJudged
 from frazil_verify.kept import Kept, open_kept
 from frazil_verify.model.proto_files import messages_of
 from packages.verify.tests.unit.planted import FAULTS, Filled
-from tests.simulation.judge.loop import Sent
+from tests.simulation.judge.loop import Loop, Sent
 
 PLACES = ["partition", "offset"]
 COLUMNS = {"id": "long", "n": "long", "x": "double", "name": "string", "ok": "boolean", "at": "timestamptz"}
@@ -157,6 +157,18 @@ def test_deletes_by_keys_in_every_form_are_no_faults(tmp_path: Path, settings: M
     sent = [Sent(0, text, (key % number).encode()) for number, text in [*values, (2, None), (4, None), (9, None)]]
     table = {"metadata": PLACES, "columns": COLUMNS, "mode": "upsert", "format_version": 2, **settings}
     filled = Filled.of(tmp_path, table, sent)
+    assert len(filled.rows()) == 4
+    assert filled.judge().findings.counts == {}
+
+
+def test_deletes_by_keys_of_avro_are_no_faults(tmp_path: Path) -> None:
+    table = {"metadata": PLACES, "columns": COLUMNS, "mode": "upsert", "format_version": 2, "key": {"format": "avro"}}
+    filled = Filled(Loop(tmp_path, table))
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+    head = b"\0" + filled.loop.register("avro", json.dumps(key)).to_bytes(4)
+    values = [(number, json.dumps(value(number)).encode()) for number in range(6)]
+    filled.loop.produce([Sent(0, text, head + bytes([2 * number])) for number, text in [*values, (2, None), (4, None)]])
+    filled.loop.run(50)
     assert len(filled.rows()) == 4
     assert filled.judge().findings.counts == {}
 
