@@ -231,6 +231,10 @@ class OrderProgress:
     #: The time up to which windows do not change any more, in microseconds since 1970; None while it is unknown.
     windows_complete_to_us: int | None = None
 
+    def of_source(self) -> OrderProgress:
+        """Returns the orders of the source alone: they hold whatever offsets are read next."""
+        return OrderProgress(places=self.places, emptied=self.emptied)
+
 
 @dataclass(frozen=True)
 class RestProgress:

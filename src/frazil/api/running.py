@@ -55,7 +55,6 @@ from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.observers import Observed, Observers, open_observers
 from frazil.ops.pipeline_status import status_of
-from frazil.ops.publishing import reports_of
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -242,11 +241,9 @@ class _Publisher:
         self.state_file.write(
             tables,
             ended,
-            maintenance=self.maintenance_scheduler.status(),
-            verification=self.observers.verification(),
-            publishing=reports_of(tables, self.observers.publishing()),
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
+            observed=self.observers.observations(tables, self.maintenance_scheduler.status()),
         )
 
 

@@ -30,6 +30,13 @@ from frazil.types import (
     load_offsets,
 )
 
+CARRIED = (
+    "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
+    "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
+    "event-times", "event-time", "windows-complete-to",
+    "routed-tables", "rest-records", "released-to", "ledger",
+)  # fmt: skip
+"""The parts of a progress that a snapshot which repeats it has."""
 COMMITTED_AT = "committed-at"
 """Summary key of a snapshot that repeats progress: when that progress was first committed, in milliseconds."""
 

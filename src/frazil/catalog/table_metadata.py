@@ -16,18 +16,12 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.progress import COMMITTED_AT, MAINTENANCE_ID, key
+from frazil.catalog.progress import CARRIED, COMMITTED_AT, MAINTENANCE_ID, key
 from frazil.errors import SpecError
 from frazil.spec.syntax.types import parse_type
 from frazil.types import MAIN, as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
-_CARRIED = (
-    "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
-    "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
-    "event-times", "event-time", "windows-complete-to",
-    "routed-tables", "rest-records", "released-to", "ledger",
-)  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
@@ -283,7 +277,7 @@ def carried_progress(metadata_text: str, branch: str = MAIN) -> dict[str, str]:
     is_behind = False
     for pipeline, snapshot in _newest_progress(metadata, head):
         summary, committed_at = snapshot["summary"], key(pipeline, COMMITTED_AT)
-        names = (key(pipeline, part) for part in _CARRIED)
+        names = (key(pipeline, part) for part in CARRIED)
         carried |= {name: summary[name] for name in names if name in summary}
         carried[committed_at] = summary.get(committed_at, str(snapshot["timestamp-ms"]))
         is_behind = is_behind or snapshot["snapshot-id"] != head

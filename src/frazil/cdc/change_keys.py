@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ from pyiceberg.types import StructType
 from frazil.cdc.document_ids import ID
 from frazil.cdc.envelope import (
     CREATE,
-    EMPTY,
     FAULTS,
     IMAGES,
     NO_BEFORE,
@@ -28,6 +28,7 @@ from frazil.cdc.envelope import (
     ChangeContext,
     Opened,
     Plan,
+    change_times,
 )
 from frazil.cdc.json_members import MONGODB
 from frazil.column_names import Spellings, fold_case
@@ -37,8 +38,9 @@ from frazil.error_classes import ErrorClass
 from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at
-from frazil.stages.changes import DELETE
+from frazil.stages.changes import DELETE, Changes
 from frazil.upsert.deduplicate import key_codes
+from frazil.upsert.key_updates.old_rows import UpdatedKeys, updated_keys
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import find_key_fields, leaves_of, name_columns, places_of
 from frazil.write.target import TableTarget
@@ -53,21 +55,67 @@ _UNTOLD = (
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
-def takes_primary_keys(target: TableTarget) -> bool:
+def key_facts(target: TableTarget, records: Records) -> set[str]:
+    """Returns the values of changes that are read for their keys."""
+    facts = set()
+    if _has_key_updates(target, records):
+        facts.add("position")
+    if _takes_primary_keys(target):
+        facts.add("primary_key")
+    if _may_get_document_key(target):
+        facts.add("connector")
+    return facts
+
+
+def check_named_keys(check: BadRecords, opened: Opened, target: TableTarget, records: Records) -> tuple[str, ...]:
+    """Refuses changes whose record names no primary key or another one, and those whose old key is unknown. Returns the
+    key columns that the records name, where the table has none yet.
+    """
+    assert target.envelope is not None
+    keys = _check_primary_keys(check, opened, target) or _find_document_key(check, opened, target)
+    if not target.envelope.retracts:
+        _check_old_keys(check, opened, target, records)
+    return keys
+
+
+def resolve_keys(
+    context: ChangeContext, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
+) -> tuple[UpdatedKeys | None, Bools]:
+    """Returns the keys that rows had before, for the rooms that need them, and which changes of a row before its update
+    change nothing, bool `(n_changes,)`. keys: the key columns of the changes. unsent: see Changes.unavailable.
+    """
+    if context.envelope.retracts:
+        return None, _find_keyless(plan, keys)
+    old_keys = _old_keys_of(context, plan, keys, unsent)
+    return UpdatedKeys(tuple(old_keys)) if old_keys is not None else None, _find_redundant_deletes(plan, keys)
+
+
+def note_parts(context: ChangeContext, changes: Changes) -> None:
+    """Adds which records are parts of one update, with the positions and times in the source that pair them."""
+    if not _has_key_updates(context.target, context.records):
+        return
+    opened, of_changes = context.opened, pa.array(changes.records)
+    changes.carried = replace(updated_keys(changes), parts=_parts_of(context.records, opened))
+    changes.positions = opened.facts["position"].take(of_changes)
+    if context.envelope.marks_deletes:
+        changes.times = change_times(opened, context.records).take(of_changes)
+
+
+def _takes_primary_keys(target: TableTarget) -> bool:
     """Whether the table's key columns are those that its records name."""
     is_named = target.envelope is not None and target.envelope.names_keys
     return is_named and target.changes is not None and target.changes.is_key_of_record
 
 
-def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+def _check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
     """Refuses changes whose record names no primary key, or another one than the table's. Returns the key of the first
     change, where the table has no key columns yet.
     """
-    if not takes_primary_keys(target):
+    if not _takes_primary_keys(target):
         return ()
     assert target.changes is not None
     primary_key = opened.facts["primary_key"]
-    is_row: Bools = (opened.record_kind <= ROW) & (opened.op != EMPTY) & ~check.refused
+    is_row: Bools = opened.are_of_one_row & ~check.refused
     check.refuse(is_row & np.asarray(primary_key.is_null()), Fault(ErrorClass.NO_KEY, _NONE))
     is_row &= ~check.refused
     texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
@@ -90,18 +138,18 @@ def _column(target: TableTarget, name: str) -> str:
     return column or target.shaping.column_name((name,), target.layout.names)
 
 
-def may_get_document_key(target: TableTarget) -> bool:
+def _may_get_document_key(target: TableTarget) -> bool:
     """Whether the table's key columns are not known yet, and may be those of documents."""
     is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
     changes = target.changes
     return is_debezium and changes is not None and changes.is_key_of_record and not changes.key_columns
 
 
-def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+def _find_document_key(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
     """Returns the key columns of a table whose changes are of MongoDB documents: their `_id`, or its members; empty
     where there are other changes, or the key is known.
     """
-    if not may_get_document_key(target):
+    if not _may_get_document_key(target):
         return ()
     is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (
         opened.record_kind <= ROW
@@ -136,7 +184,7 @@ def check_keys(context: ChangeContext, plan: Plan, keys: Sequence[pa.Array]) -> 
         context.check.refuse(bad, FAULTS[NO_KEY], ".".join(path))
 
 
-def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, records: Records) -> None:
+def _check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, records: Records) -> None:
     """Refuses updates without the old key, where the key may have changed: when a column of the record's key changes,
     Debezium sends a delete and an insert.
     """
@@ -173,7 +221,7 @@ def _is_there(images: pa.Array | None, field: tuple[str, ...], count: int) -> Bo
     return np.asarray(images.is_valid())
 
 
-def find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+def _find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     """Returns which deletes are of the row before an update that has the same key, or no key at all."""
     count = plan.records.size
     is_first = np.zeros(count, np.bool_)
@@ -190,9 +238,9 @@ def find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return is_first
 
 
-def find_never_merged(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
-    """Returns which changes are rows before an update without a key to be merged by, bool of shape (n_changes,): their
-    records were refused when they came.
+def _find_keyless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+    """Returns which changes are rows before an update without a key, bool of shape (n_changes,): their records were refused
+    when they came.
     """
     lacks = np.zeros(plan.records.size, np.bool_)
     for key in keys:
@@ -202,7 +250,7 @@ def find_never_merged(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return lacks & plan.is_before & ~is_alone
 
 
-def old_keys_of(
+def _old_keys_of(
     context: ChangeContext, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
 ) -> list[pa.Array] | None:
     """Returns the keys that rows had before, where the values of the new row depend on the old row; one array per key
@@ -244,7 +292,7 @@ def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     """Returns which changes are rows that replace a row with another key."""
     follows = np.zeros(plan.ops.size, np.bool_)
     follows[1:] = (
-        (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE) & ~find_redundant_deletes(plan, keys)[:-1]
+        (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE) & ~_find_redundant_deletes(plan, keys)[:-1]
     )
     return follows
 
@@ -276,15 +324,15 @@ def _field_of(target: TableTarget, column: str) -> str:
     return column if target.shaping is None else target.layout.paths.get(column, (column,))[0]
 
 
-def has_key_updates(records: Records) -> bool:
-    """Whether a record is part of a primary-key update."""
-    if "headers" not in records:
+def _has_key_updates(target: TableTarget, records: Records) -> bool:
+    """Whether a header announces that its record is part of a primary-key update."""
+    if target.envelope is None or not target.envelope.needs_headers or "headers" not in records:
         return False
     names = records["headers"].flatten().field("key")
     return bool(pc.any(pc.is_in(names, pa.array([OLD_KEY, NEW_KEY]))).as_py())
 
 
-def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
+def _parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
     """Returns the index of each such record, its position in the source's log, and whether it is the delete. Bad
     records are included.
     """

@@ -16,27 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.cdc.change_keys import (
-    check_keys,
-    check_old_keys,
-    check_primary_keys,
-    find_document_key,
-    find_never_merged,
-    find_redundant_deletes,
-    has_key_updates,
-    key_arrays,
-    key_update_parts_of,
-    may_get_document_key,
-    old_keys_of,
-    takes_primary_keys,
-)
+from frazil.cdc.change_keys import check_keys, check_named_keys, key_arrays, key_facts, note_parts, resolve_keys
 from frazil.cdc.document_ids import fill_from_keys
 from frazil.cdc.envelope import (
     BY_KEY,
     CREATE,
-    EMPTY,
     FAULTS,
-    IGNORED,
     IMAGES,
     MESSAGE,
     NO_AFTER,
@@ -53,11 +38,12 @@ from frazil.cdc.envelope import (
     ChangeContext,
     Opened,
     Plan,
-    change_times,
+    find_ignored,
     gather,
     needed_facts,
     opened_fields,
     own_values,
+    plan_changes,
     spread,
 )
 from frazil.decode.columns import Decoded, Fault
@@ -72,8 +58,7 @@ from frazil.schema.names import tops_of, under
 from frazil.schema.parts import unfold
 from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
-from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.key_updates.carried import UpdatedKeys, updated_keys
+from frazil.stages.changes import UPSERT, Changes
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
@@ -89,26 +74,12 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMAT
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
-    has_key_updates_by_header = target.envelope.needs_headers and has_key_updates(records)
-    opened = _open(target, row, _facts(target, has_key_updates_by_header), records, limit)
+    facts = needed_facts({name for name, _ in target.metadata} | key_facts(target, records))
+    opened = _open(target, row, facts, records, limit)
     if opened.owner is None:
         return _changes(target, row, opened, records, limit)
     changes = _changes(target, row, opened, spread(records, opened.owner), limit)
     return gather(changes, opened.owner, len(records["value"]))
-
-
-def _facts(target: TableTarget, has_key_updates_by_header: bool) -> tuple[str, ...]:
-    """Returns the values of changes to read besides their images. has_key_updates_by_header: whether headers announce
-    primary-key updates.
-    """
-    own = {name for name, _ in target.metadata}
-    if has_key_updates_by_header:
-        own.add("position")
-    if takes_primary_keys(target):
-        own.add("primary_key")
-    if may_get_document_key(target):
-        own.add("connector")
-    return needed_facts(own)
 
 
 def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, records: Records, limit: int) -> Changes:
@@ -121,19 +92,13 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
             return _nothing(target, replace(opened.decoded, requested_fields=requested_fields))
     check = BadRecords(opened, limit)
     _refuse_inconsistent(check, opened, envelope)
-    keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
-    if not envelope.retracts:
-        check_old_keys(check, opened, target, records)
-    plan = _plan(envelope, opened, check.refused)
+    keys = check_named_keys(check, opened, target, records)
+    plan = plan_changes(envelope, opened, check.refused)
     context = ChangeContext(target, envelope, opened, row, records, check)
     changes = _shape(context, plan)
     changes.own = {**changes.own, **own_values(context, changes)}
     changes.key_columns = keys
-    if envelope.needs_headers and has_key_updates(records):
-        changes.carried = replace(updated_keys(changes), parts=key_update_parts_of(records, opened))
-        changes.positions = opened.facts["position"].take(pa.array(changes.records))
-        if envelope.marks_deletes:
-            changes.times = change_times(opened, records).take(pa.array(changes.records))
+    note_parts(context, changes)
     if envelope.takes_tombstones and records.keys() >= {"key", "partition"}:
         changes.tombstones, changes.last_deletes = _tombstones(opened, records, check.refused)
     return changes
@@ -321,30 +286,6 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
         check.refuse(change & (op == UPDATE) & ((opened.record_kind == ROW) | ~opened.has_before), FAULTS[NO_BEFORE])
 
 
-def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
-    """Returns the changes of good records in their order: up to two per record, with the change of the row before an
-    update first.
-    """
-    good = (opened.record_kind <= ROW) & ~refused
-    op, has_before = opened.op, opened.has_before & (opened.record_kind == IMAGES)
-    writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
-    removals, emptied = good & (op == REMOVE), good & (op == EMPTY)
-    if not (envelope.is_log or envelope.is_upsert):
-        removals[:] = emptied[:] = False
-    first = good & (op == UPDATE) & has_before & (envelope.is_log | envelope.is_upsert)
-    count = first.astype(np.int64) + (writes | removals | emptied)
-    records = np.repeat(np.arange(op.size), count)
-    is_first = np.zeros(records.size, np.bool_)  # The first of the two changes of its record.
-    is_first[(np.cumsum(count) - count)[first]] = True
-    ops = np.full(records.size, UPSERT, np.int8)
-    if envelope.is_upsert:
-        ops[is_first | (removals[records] & (not envelope.marks_deletes))] = DELETE
-        ops[emptied[records]] = TRUNCATE
-    is_before = is_first | (removals[records] & has_before[records])
-    is_after = ~is_before & ~emptied[records] & opened.has_after[records]
-    return Plan(records, ops, is_after, is_before)
-
-
 def _shape(context: ChangeContext, plan: Plan) -> Changes:
     """Returns the columns of the changes, without the changes of bad rows."""
     target, opened, check = context.target, context.opened, context.check
@@ -363,9 +304,7 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
     _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
     check_keys(context, plan, keys)
-    retracts = context.envelope.retracts
-    old_keys = None if retracts else old_keys_of(context, plan, keys, unsent)
-    is_redundant = (find_never_merged if retracts else find_redundant_deletes)(plan, keys)
+    carried, is_redundant = resolve_keys(context, plan, keys, unsent)
     kept = ~check.refused[plan.records] & ~is_redundant
     columns, of_columns = shaped.columns, shaped.own
     if not kept.all():
@@ -373,16 +312,16 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
         columns, plan = [column.filter(mask) for column in columns], plan.only(kept)
         of_columns = {name: values.filter(mask) for name, values in of_columns.items()}
         unsent = {n: flags[kept] for n, flags in unsent.items()}
-        old_keys = None if old_keys is None else [column.filter(mask) for column in old_keys]
+        carried = None if carried is None else carried.take(pa.array(np.flatnonzero(kept)))
     return Changes(
         columns=columns,
         ops=plan.ops,
         records=plan.records.astype(np.int32),
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
         decoded=_without_columns(context, shaped),
-        carried=UpdatedKeys(tuple(old_keys)) if old_keys is not None else None,
+        carried=carried,
         own=of_columns,
-        ignored=_find_ignored(context),
+        ignored=find_ignored(context.envelope, opened),
     )
 
 
@@ -465,14 +404,3 @@ def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mappin
             require(conversion, shaped.columns[n], place, (field.name,))
     shaped.made_optional.update(conversion.made_optional)
     context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)
-
-
-def _find_ignored(context: ChangeContext) -> dict[str, Bools]:
-    """Returns which records make no change, by kind of record."""
-    opened, envelope = context.opened, context.envelope
-    ignored: dict[str, Bools] = {text: opened.record_kind == number for number, text in IGNORED.items()}
-    if not (envelope.is_log or envelope.is_upsert):
-        is_change = opened.record_kind <= ROW
-        ignored["delete"] |= is_change & (opened.op == REMOVE)
-        ignored["truncate"] = is_change & (opened.op == EMPTY)
-    return {text: mask for text, mask in ignored.items() if mask.any()}

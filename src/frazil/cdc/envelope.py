@@ -32,7 +32,7 @@ from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
 from frazil.plugins.formats import ENVELOPES
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type, spread_mask
-from frazil.stages.changes import Changes
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.history.times import as_versions
 from frazil.write.target import TableTarget
 
@@ -252,6 +252,11 @@ class Opened:
         """Which records have the row before the change."""
         return np.zeros(self.record_kind.size, np.bool_) if self.before is None else np.asarray(self.before.is_valid())
 
+    @property
+    def are_of_one_row(self) -> Bools:
+        """Which records are changes of a row, and not of all rows."""
+        return np.asarray((self.record_kind <= ROW) & (self.op != EMPTY), np.bool_)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -323,6 +328,40 @@ class ChangeContext:
     records: Records
     #: The bad records found so far.
     check: BadRecords
+
+
+def plan_changes(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
+    """Returns the changes of good records in their order: up to two per record, with the change of the row before an
+    update first.
+    """
+    good = (opened.record_kind <= ROW) & ~refused
+    op, has_before = opened.op, opened.has_before & (opened.record_kind == IMAGES)
+    writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
+    removals, emptied = good & (op == REMOVE), good & (op == EMPTY)
+    if not needs_before(envelope):
+        removals[:] = emptied[:] = False
+    first = good & (op == UPDATE) & has_before & needs_before(envelope)
+    count = first.astype(np.int64) + (writes | removals | emptied)
+    records = np.repeat(np.arange(op.size), count)
+    is_first = np.zeros(records.size, np.bool_)  # The first of the two changes of its record.
+    is_first[(np.cumsum(count) - count)[first]] = True
+    ops = np.full(records.size, UPSERT, np.int8)
+    if envelope.is_upsert:
+        ops[is_first | (removals[records] & (not envelope.marks_deletes))] = DELETE
+        ops[emptied[records]] = TRUNCATE
+    is_before = is_first | (removals[records] & has_before[records])
+    is_after = ~is_before & ~emptied[records] & opened.has_after[records]
+    return Plan(records, ops, is_after, is_before)
+
+
+def find_ignored(envelope: Envelope, opened: Opened) -> dict[str, Bools]:
+    """Returns which records make no change, by kind of record."""
+    ignored: dict[str, Bools] = {text: opened.record_kind == number for number, text in IGNORED.items()}
+    if not needs_before(envelope):
+        is_change = opened.record_kind <= ROW
+        ignored["delete"] |= is_change & (opened.op == REMOVE)
+        ignored["truncate"] = is_change & (opened.op == EMPTY)
+    return {text: mask for text, mask in ignored.items() if mask.any()}
 
 
 Owner = NDArray[np.int32]

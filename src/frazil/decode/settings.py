@@ -46,7 +46,7 @@ class Envelope:
     marks_deletes: bool = False
     #: Whether rows replace those with the same key.
     is_upsert: bool = False
-    #: Whether the row before a change is subtracted from what it was merged into.
+    #: Whether the row before a change is subtracted from the row that it was added to.
     retracts: bool = False
 
     @property

@@ -56,7 +56,7 @@ def expirable(
         _counted(metadata, now_ms - max(COUNTED_MS, retention.age_ms))
     )
     kept |= {snapshot_id for ref in metadata.refs.values() for snapshot_id in _of_ref(metadata, ref, on_main, now_ms)}
-    kept |= {snapshot.id for snapshot in _published(metadata)}
+    kept |= {snapshot.id for snapshot in _of_main(metadata)}
     kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
     return tuple(
         snapshot.id
@@ -153,7 +153,7 @@ def _of_ref(metadata: TableMetadata, ref: Ref, on_main: Set[int], now_ms: int) -
         snapshot, place = metadata.snapshots.get(snapshot.parent) if snapshot.parent is not None else None, place + 1
 
 
-def _published(metadata: TableMetadata) -> list[Snapshot]:
+def _of_main(metadata: TableMetadata) -> list[Snapshot]:
     """Returns what main has of a table whose commits go to another branch, back to the newest progress of every pipeline:
     without it nobody knows up to when main is complete, and from where a discarded branch is read again.
     """

@@ -40,7 +40,7 @@ from frazil.runtime.machine import check_files, check_jars, check_java, check_te
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
-from frazil.spec.publishing import refusing_reader
+from frazil.spec.changes import reader_without
 from frazil.stages.table import table_stages
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
@@ -295,8 +295,7 @@ def _load(table: Table, catalog: Catalog) -> None:
 def _refuse_unreadable(table: Table) -> None:
     """Raises SpecError for an existing table that an engine of `readers` cannot read."""
     spec, version = table.spec, 0 if table.state is None else table.state.format_version
-    has_deletes = spec.changes.mode == "upsert" and not spec.publishing.copies_rows
-    reader = refusing_reader(spec.publishing.readers, version, has_deletes)
+    reader = reader_without(spec, version)
     if reader is not None:
         raise SpecError(
             f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",

@@ -17,9 +17,10 @@ from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.tables.cuts import Cuts
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
+from frazil.maintenance.due import RoundsStatus
 from frazil.ops.check import Finding
-from frazil.ops.pipeline_status import VerificationReport
-from frazil.ops.publishing import PublishReport
+from frazil.ops.pipeline_status import Observations, VerificationReport
+from frazil.ops.publishing import PublishReport, reports_of
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.plugins.driver import OBSERVERS, ObserverKind
 from frazil.plugins.extras import unread_variables
@@ -132,6 +133,10 @@ class Observers:
         reports: dict[str, PublishReport] = {}
         self._each(lambda observer: reports.update(observer.publishing()))
         return reports
+
+    def observations(self, tables: Sequence[Table], maintenance: Mapping[str, RoundsStatus]) -> Observations:
+        """Returns what the status of tables has from beside the loop. maintenance: what that of each came to."""
+        return Observations(maintenance, self.verification() or {}, reports_of(tables, self.publishing()))
 
     def kept_snapshots(self, table: str) -> tuple[int, ...]:
         """Returns the snapshots of a table that one of them reads."""

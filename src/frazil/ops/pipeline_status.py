@@ -258,15 +258,21 @@ def ended_document(status: TableStatus) -> dict[str, Any]:
     return table_document(status, _BOTH) | to_json(status.recorded, "maintenance", "verification", "publishing")
 
 
-def status_of(
-    table: Table,
-    maintenance: RoundsStatus | None = None,
-    verification: VerificationReport | None = None,
-    publishing: PublishReport | None = None,
-) -> TableStatus:
-    """Returns the status of a table as the loop knows it. maintenance, verification, publishing: what works beside the loop
-    reports of the table.
-    """
+@dataclass(frozen=True)
+class Observations:
+    """What works beside the loop reports of tables, each by table."""
+
+    #: What the maintenance of each came to.
+    maintenance: Mapping[str, RoundsStatus] = field(default_factory=dict)
+    #: What comparing the newest commits of each has found.
+    verification: Mapping[str, VerificationReport] = field(default_factory=dict)
+    #: What readers see of each.
+    publishing: Mapping[str, PublishReport] = field(default_factory=dict)
+
+
+def status_of(table: Table, observed: Observations | None = None) -> TableStatus:
+    """Returns the status of a table as the loop knows it, with what was observed of it."""
+    observed = observed or Observations()
     condition, offsets, sizes = table.shown_status, table.offsets, table.sizes
     return TableStatus(
         table.name,
@@ -280,9 +286,9 @@ def status_of(
             round(sizes.records_per_s, 1),
             tuple(list_names(table.schema.refusals)),
             table.catalog.size,
-            maintenance or RoundsStatus(),
-            verification,
-            publishing,
+            observed.maintenance.get(table.name) or RoundsStatus(),
+            observed.verification.get(table.name),
+            observed.publishing.get(table.name),
         ),
     )
 

@@ -520,7 +520,7 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
 
 
 def _source_of(spec: TableSpec, column: ColumnSpec) -> str:
-    if (column.name, "count") in spec.changes.merge:
+    if column.name in spec.changes.counted_columns:
         return "count"
     if column.constant is not None:
         return "constant"

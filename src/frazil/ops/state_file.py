@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -19,16 +19,7 @@ from frazil.files import make_private_directory, make_private_file
 from frazil.ingest.loop.leadership import LeadershipState
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.table import Table
-from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import (
-    RECORDED,
-    ProcessState,
-    TableStatus,
-    VerificationReport,
-    status_of,
-    table_document,
-)
-from frazil.ops.publishing import PublishReport
+from frazil.ops.pipeline_status import RECORDED, Observations, ProcessState, TableStatus, status_of, table_document
 from frazil.ops.reports import read_record, to_json
 
 _REWRITE_EVERY_MS = 5000
@@ -56,23 +47,14 @@ class StateFile:
         self,
         tables: Sequence[Table],
         ended: bool = False,
-        maintenance: Mapping[str, RoundsStatus] | None = None,
-        verification: Mapping[str, VerificationReport] | None = None,
         leadership: LeadershipState | None = None,
         offsets: Published | None = None,
-        publishing: Mapping[str, PublishReport] | None = None,
+        observed: Observations | None = None,
     ) -> None:
         """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
-        that of another running process as it is. maintenance, verification, publishing: by table, what its maintenance came
-        to, what comparing its newest commits has found, and what readers see. offsets: what is published of the tables'
-        offsets; None where nothing is.
+        that of another running process as it is. offsets: what is sent of the tables' offsets; None where nothing is.
         """
-        maintenance, verification, publishing = maintenance or {}, verification or {}, publishing or {}
-        statuses = {
-            name: status_of(table, maintenance.get(name), verification.get(name), publishing.get(name))
-            for table in tables
-            if (name := table.name)
-        }
+        statuses = {table.name: status_of(table, observed) for table in tables}
         now_ms = self._clock.now_ms()
         written = (statuses, leadership, None if offsets is None else offsets.failure)
         is_recent = 0 <= now_ms - self._written_ms < _REWRITE_EVERY_MS  # The clock may have been set back.

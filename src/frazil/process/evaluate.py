@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import shortened
 from frazil.decode.values_as_json import json_text
+from frazil.error_classes import ErrorClass
 from frazil.errors import InvariantError
 from frazil.process.kernels.conditions import Failed, as_column, merge_failed
 from frazil.process.kernels.table import kernel_of
@@ -73,6 +74,20 @@ class Failure:
     expression: str
     #: The arguments' values as JSON, shortened.
     values: tuple[str, ...]
+
+    @property
+    def verdict(self) -> tuple[ErrorClass, str]:
+        """The class of the bad record, and why it is one."""
+        values = ", ".join(self.values)
+        if self.error_class == NO_TIME:
+            reason = f"the time of {self.expression} is {values or 'null'}, and no window has it"
+            return ErrorClass.NO_EVENT_TIME, reason
+        if self.error_class == LOOKUP_MISS:
+            return ErrorClass.LOOKUP_MISS, f"the reference table has no row for {self.expression} of {values}"
+        if self.error_class == LOOKUP_WAITING:
+            return ErrorClass.LOOKUP_WAITING, f"the reference table has no row for {self.expression} of {values} yet"
+        reason = f"{self.error_class}: {self.expression}{' of ' if values else ''}{values}"
+        return ErrorClass.FAILED_EXPRESSION, reason
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A query with GROUP BY, analysed as the query of single records that makes what its aggregates merge."""
+"""A query with GROUP BY, analysed as the query of single records that makes what its aggregates are made of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUMS: Mapping[type[t.IcebergType], str] = {t.IntegerType: "bigint", t.FloatType
 
 
 def analyse_grouped(grouping: Grouping, analyse: Callable[[str], Query]) -> Query:
-    """Returns the query of single records that makes what is merged by groups. analyse: analyses SQL.
+    """Returns the query of single records that makes what groups are made of. analyse: analyses SQL.
 
     Raises: SpecError for a time that is not one, for an average of what cannot be added, and as `analyse`.
     """

@@ -154,6 +154,13 @@ class Windows:
 Stage = Filter | Project | Explode | Lookup | Windows
 
 
+def one_row_of(stage: Stage) -> Stage:
+    """Returns a stage that makes one row of each."""
+    if isinstance(stage, Lookup):
+        return replace(stage, on_miss="null", is_patient=False)
+    return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
+
+
 def expressions_of(stage: Stage) -> tuple[Expression, ...]:
     """Returns the expressions that a stage evaluates."""
     match stage:

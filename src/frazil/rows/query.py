@@ -22,10 +22,9 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
-from frazil.process.evaluate import LOOKUP_MISS, LOOKUP_WAITING, Failure, OnError, Processed, evaluate
-from frazil.process.program import Filter, Lookup, Origins, Program, Stage, Windows, origins_of
+from frazil.process.evaluate import OnError, Processed, evaluate
+from frazil.process.program import Filter, Origins, Program, one_row_of, origins_of
 from frazil.process.references import references_of
-from frazil.process.windows import NO_TIME
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.stages.changes import DELETE, UPSERT, Carried, Changes, ReadRecords
 from frazil.stages.findings import QueriedRows, are_any, dropped_by, refuse_found
@@ -61,7 +60,7 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     places, owner = rows[result.parents], changes.records[rows]
     converted, conversion = _table_columns(target, program, result.columns, places.size, limit)
     first = sorted(result.failures, key=lambda failure: failure.row)[:limit]
-    mismatches += [_mismatch(failure, int(owner[failure.row])) for failure in first]
+    mismatches += [Mismatch(int(owner[failure.row]), failure.column, *failure.verdict) for failure in first]
     mismatches += [
         replace(mismatch, row=int(changes.records[places[mismatch.row]])) for mismatch in conversion.mismatches
     ]
@@ -144,21 +143,6 @@ def _unavailable(target: TableTarget, program: Program, unsent: Mapping[str, Boo
         if names and names <= unsent.keys():
             unavailable[n] = np.logical_and.reduce([unsent[name] for name in names])
     return unavailable
-
-
-def _mismatch(failure: Failure, record: int) -> Mismatch:
-    values = ", ".join(failure.values)
-    if failure.error_class == NO_TIME:
-        reason = f"the time of {failure.expression} is {values or 'null'}, and no window has it"
-        return Mismatch(record, failure.column, ErrorClass.NO_EVENT_TIME, reason)
-    if failure.error_class == LOOKUP_MISS:
-        reason = f"the reference table has no row for {failure.expression} of {values}"
-        return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
-    if failure.error_class == LOOKUP_WAITING:
-        reason = f"the reference table has no row for {failure.expression} of {values} yet"
-        return Mismatch(record, failure.column, ErrorClass.LOOKUP_WAITING, reason)
-    reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
-    return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)
 
 
 def input_columns(
@@ -246,14 +230,14 @@ class _Made:
     has_row: Bools
     #: Which records are refused, `(n_records,)`.
     refused: Bools
-    #: The time that the windows of each row are made of, `(n_rows,)`; None where rows are in no windows.
+    #: The time of the event of each row, `(n_rows,)`; None where rows have none.
     times: pa.Array | None = None
 
 
 def _each_with_one_row(target: TableTarget, result: _Made, changes: Changes) -> tuple[_Made, Changes]:
-    """Returns changes of a table whose rows are merged once for each of their rows."""
+    """Returns changes of a table that counts every row of a record, once for each of their rows."""
     counts = np.bincount(result.places, minlength=changes.ops.size)
-    if target.changes is None or not target.changes.merge or counts.max(initial=0) <= 1:
+    if target.changes is None or not target.changes.counts_every_row or counts.max(initial=0) <= 1:
         return result, changes
     at = np.repeat(np.arange(counts.size), np.maximum(counts, 1))
     places, has_row = np.flatnonzero(counts[at]), result.has_row[at]
@@ -277,8 +261,8 @@ def _identify(target: TableTarget, result: _Made, records: Records, changes: Cha
     shaped = replace(shaped, carried=_carried(target, result.program, result.columns, changes))
     shaped = replace(shaped, order=_order(target, shaped, result.has_row))
     is_dropped = result.has_row & (spread < 0) & ~result.refused[changes.records]
-    if target.changes is not None and target.changes.merge:
-        return shaped.only(~is_dropped)  # A record that the query drops is not merged, and deletes nothing.
+    if target.changes is not None and target.changes.counts_every_row:
+        return shaped.only(~is_dropped)  # A record that the query drops does not count, and deletes nothing.
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 
@@ -289,18 +273,11 @@ def are_marked(changes: Changes) -> Bools:
     return marked
 
 
-def _for_keys(stage: Stage) -> Stage:
-    """Returns a stage that makes one row of each."""
-    if isinstance(stage, Lookup):
-        return replace(stage, on_miss="null", is_patient=False)
-    return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
-
-
 def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:
     """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
     assert target.query is not None
     # Without the conditions: a row that they would drop has a key all the same.
-    stages = tuple(_for_keys(stage) for stage in program.stages if not isinstance(stage, Filter))
+    stages = tuple(one_row_of(stage) for stage in program.stages if not isinstance(stage, Filter))
     keys_alone = Program(stages, program.output)
     result = evaluate(keys_alone, columns, count, "null", references=references_of(target.query.lookups))
     return _table_columns(target, program, result.columns, count, 0)[0]

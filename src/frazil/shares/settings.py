@@ -12,6 +12,7 @@ from frazil.shares.share import Division, Share
 from frazil.spec.changes import added_metadata
 from frazil.spec.models import PipelineSpec, RouteSpec, Shared, TableSpec
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, MetadataField
+from frazil.spec.state import APPENDED
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading
@@ -115,21 +116,15 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
             continue
         kind_of = route.changes.envelope.kind if route.changes.envelope is not None else "none"
         own = {name: column for name, column in route.metadata.items() if name not in (*_OF_DELETES, *HISTORY)}
-        counts = {name for name, function in route.changes.merge if function == "count"}
+        counts = route.changes.counted_columns
         settings = {
+            **APPENDED,
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
             "name": route.division.rest,
             "share": Share(
                 Division(route.division.rest, route.division.to, route.division.limit, taken, kind.lowers_names)
             ),
-            "mode": "append",
-            "key_columns": (),
-            "deletes": "hard",
             "columns": tuple(column for column in route.shape.columns if column.name not in counts),
-            "merge": (),
-            "dedupe": None,
-            "keeps_history": False,
-            "track": (),
             "changelog": kind_of != "none",
             "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),

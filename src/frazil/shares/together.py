@@ -233,9 +233,9 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 def _is_plain(target: TableTarget) -> bool:
     crashing = target.known.crashing or None
-    others = (target.changes, target.envelope, target.source, target.record_key, target.dedupe, crashing)
+    others = (target.envelope, target.source, target.record_key, crashing)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
-    return is_known and all(part is None for part in others)
+    return is_known and not target.looks_up_rows and all(part is None for part in others)
 
 
 def _rows_depend_on(target: TableTarget) -> object:

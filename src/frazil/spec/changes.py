@@ -8,7 +8,7 @@ from typing import Any, cast
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
-from frazil.spec.publishing import refusing_reader
+from frazil.spec.publishing import Reader, refusing_reader
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, try_check
 
@@ -34,19 +34,21 @@ def settings_of_changes(table: TableSpec) -> dict[str, Any]:
     kind = table.changes.envelope.kind if table.changes.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
-    has_deletes = not table.publishing.copies_rows
-    is_refused = refusing_reader(table.publishing.readers, _UPSERT_VERSION, has_deletes) is not None
+    is_refused = reader_without(table, _UPSERT_VERSION) is not None
     version = table.layout.format_version if has_version else _UPSERT_VERSION - is_refused
     return {"metadata": table.metadata | metadata, "format_version": version}
 
 
+def reader_without(table: TableSpec, format_version: int) -> Reader | None:
+    """The first engine of `readers` that cannot read the table in this format version; None where all can."""
+    has_deletes = table.changes.mode == "upsert" and not table.publishing.copies_rows
+    return refusing_reader(table.publishing.readers, format_version, has_deletes)
+
+
 def check_readers(table: TableSpec) -> Iterator[Mistake]:
     """Yields a format version that an engine of `readers` cannot read."""
-    version, has_deletes = (
-        table.layout.format_version,
-        table.changes.mode == "upsert" and not table.publishing.copies_rows,
-    )
-    reader = refusing_reader(table.publishing.readers, version, has_deletes)
+    version = table.layout.format_version
+    reader = reader_without(table, version)
     if reader is not None:
         message = f"{reader.label} does not read what Frazil writes with `format_version: {version}`"
         yield Mistake("format_version", message, "write `format_version: 2`, or take it out of `readers`")

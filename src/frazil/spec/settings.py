@@ -37,6 +37,11 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "partition": "_kafka_partition",  # Iceberg reserves `_partition`, and its Spark reader refuses a table with it.
 }
 """The column that each field of `metadata` is written to, unless the file names another, and its name in queries."""
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "duplicate", "late", "tombstone", "heartbeat", "transaction", "schema_change",
+    "message", "delete", "truncate", "update_without_document", "notification",
+)  # fmt: skip
+"""What records are counted as that are dropped, or change no row: no expectation has such a name."""
 REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
 Constant = str | int | float | bool

@@ -5,7 +5,7 @@ What is merged is in `upsert.merge`, and duplicates are found in `upsert.dedupe`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pyiceberg.types import (
@@ -23,7 +23,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.column_names import Spellings
+from frazil.column_names import Spellings, fold_case
+from frazil.errors import SpecError
 from frazil.spec.grouped_tables import describe_grouping, groups_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
@@ -45,8 +46,13 @@ _TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
 """The types of columns that a function takes, and what they are called; the other functions take every column."""
 RETRACTABLE = ("latest", "sum", "count", "avg")
 """The functions from which a row of the source can be subtracted, or that need not change."""
-COUNTING = ("sum", "count", "collect_list")
+_ADDING = ("sum", "count", "collect_list")
 """The functions to which each record adds something, also one that is read a second time."""
+APPENDED: Mapping[str, Any] = {
+    "mode": "append", "key_columns": (), "deletes": "hard", "merge": (), "dedupe": None, "keeps_history": False,
+    "track": (),
+}  # fmt: skip
+"""The keys of a table that appends its records as they are, whatever it is to make of them."""
 _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
 _OF_ORDER = ("latest", "max")
@@ -56,15 +62,36 @@ _WHOLE = ("debezium", "maxwell", "canal")
 _LIST_REMEDY = "make a list of the value, such as `select: select id, array(tag) as tags from records`"
 
 
-def is_merging(table: TableSpec) -> bool:
-    """Whether rows are merged, and not just replaced by the latest record of their key."""
-    return any(function != "latest" for _, function in table.changes.merge)
-
-
 def retracts(table: TableSpec) -> bool:
     """Whether updates and deletes of the source subtract the row before from what it was merged into."""
     envelope = table.changes.envelope
-    return is_merging(table) and envelope is not None and envelope.kind not in _EVENTS
+    return table.changes.counts_every_row and envelope is not None and envelope.kind not in _EVENTS
+
+
+def adding_function(table: TableSpec) -> str:
+    """The first function to which each record adds something, also one that is read a second time; empty without one."""
+    return next((function for _, function in table.changes.merge if function in _ADDING), "")
+
+
+def other_commits(table: TableSpec) -> str:
+    """Why the rows of a commit depend on the records of others; empty where they do not."""
+    if table.changes.counts_every_row:
+        return "its rows are merged of more records than those of a commit"
+    if table.changes.keeps_history:
+        return "its versions depend on more records than those of a commit"
+    return "it drops duplicates of records of other commits" if table.changes.dedupe is not None else ""
+
+
+def check_counted(table: TableSpec, columns: Iterable[str]) -> None:
+    """Raises a SpecError where one of the columns of a query counts records: its own values would be added."""
+    selected = set(map(fold_case, columns))
+    for name in table.changes.counted_columns:
+        if fold_case(name) in selected:
+            raise SpecError(
+                f"`merge.{name}` is `count`, which makes a column of its own, and the query makes the column too",
+                remedy=f"give the count another name, leave `{name}` out of the query, or write `sum`",
+                where=table.name,
+            )
 
 
 def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -73,7 +100,7 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
     """
     settings: dict[str, Any] = {}
     declared = Spellings((*(column.name for column in table.shape.columns), *metadata.values()))
-    counts = [name for name, function in table.changes.merge if function == "count" and declared.find(name) is None]
+    counts = [name for name in table.changes.counted_columns if declared.find(name) is None]
     counts = [] if groups_of(table) is not None else counts  # The query makes them.
     if counts and ALL_COLUMNS not in counts:
         columns = (ColumnSpec(name=name, type=LongType(), constant="1") for name in counts)
@@ -92,7 +119,7 @@ def describe_state(table: TableSpec) -> Iterator[str]:
     """Yields how rows are made of more than their own record, a line for each setting."""
     changes, groups = table.changes, list(describe_grouping(table))
     yield from groups
-    if is_merging(table) and not groups:
+    if table.changes.counts_every_row and not groups:
         functions = dict(changes.merge)
         others = functions.pop(ALL_COLUMNS, "latest")
         named = [f"{function} of {name}" for name, function in functions.items() if function != "count"]
@@ -160,7 +187,7 @@ def _check_column(name: str, function: str, column: ColumnSpec | None, *, is_met
 
 def _check_order(table: TableSpec) -> Iterator[Mistake]:
     order_by = table.changes.order_by
-    if order_by is None or not is_merging(table):
+    if order_by is None or not table.changes.counts_every_row:
         return
     functions = dict(table.changes.merge)
     of_order = functions.get(order_by, functions.get(ALL_COLUMNS, "latest"))

@@ -271,6 +271,21 @@ class ChangesSpec(Declared):
     emit: Literal["update", "closed"] = "update"
     """When a window is in the table: from its first record on (update), or once it is complete (closed)."""
 
+    @property
+    def looks_up_rows(self) -> bool:
+        """Whether what becomes of a record depends on the rows that the table has."""
+        return self.mode == "upsert" or self.dedupe is not None
+
+    @property
+    def counts_every_row(self) -> bool:
+        """Whether all records of a key make its row, and not the latest alone."""
+        return any(function != "latest" for _, function in self.merge)
+
+    @property
+    def counted_columns(self) -> tuple[str, ...]:
+        """The columns that count records."""
+        return tuple(name for name, function in self.merge if function == "count")
+
 
 class LayoutSpec(Declared):
     """How a table is stored."""

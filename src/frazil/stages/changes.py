@@ -23,9 +23,9 @@ UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
 
 
-def empties(ops: NDArray[np.int8]) -> Bools:
-    """Returns which operations delete all rows, bool of the same shape."""
-    return np.asarray(ops == TRUNCATE, np.bool_)
+def are_of_keys(ops: NDArray[np.int8]) -> Bools:
+    """Returns which operations are of the row of a key, and not of all rows, bool of the same shape."""
+    return np.asarray(ops != TRUNCATE, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Changes:
     columns: list[pa.Array]
     #: UPSERT, DELETE or TRUNCATE per change.
     ops: NDArray[np.int8]
-    #: The index of each change's record, ascending. An update of the primary key is two changes of one record: DELETE of
-    #: the old key, UPSERT of the new key.
+    #: The index of each change's record, ascending. A record may make two changes: a DELETE of one key, then an UPSERT of
+    #: another.
     records: NDArray[np.int32]
     #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
     #: row is kept.
@@ -102,7 +102,7 @@ class Changes:
     @property
     def have_keys(self) -> Bools:
         """Which changes are of the row of a key, and not of all rows, bool `(n_changes,)`."""
-        return ~empties(self.ops)
+        return are_of_keys(self.ops)
 
     @property
     def ignored_records(self) -> dict[str, int]:

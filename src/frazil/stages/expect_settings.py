@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
+from frazil.spec.settings import OTHER_DROPS
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, named, not_a_key, section
 from frazil.spec.syntax.problems import LABEL, Mistake
@@ -15,11 +16,6 @@ from frazil.stages.settings import StageSettings
 if TYPE_CHECKING:
     from frazil.spec.models import TableSpec
 
-OTHER_DROPS = (
-    "where", "filter", "explode", "lookup", "duplicate", "late", "tombstone", "heartbeat", "transaction", "schema_change",
-    "message", "delete", "truncate", "update_without_document", "notification",
-)  # fmt: skip
-"""What records are counted as that other things drop: no expectation has such a name."""
 _EXPECTATION_KINDS = {"that": "that", "min_rows": "min_rows", "max_age": "max_age_s"}
 _EXPECTATION_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
 

@@ -38,7 +38,7 @@ class StageSettings(Declared):
 
     @property
     def withheld(self) -> Mapping[str, str]:
-        """By those of these names that keep a commit from the readers of published tables, what its records did."""
+        """By those of these names that keep a commit from the readers of the table, what its records did."""
         return {}
 
     def of_records(self) -> Self:

@@ -25,7 +25,6 @@ from frazil.upsert.deduplicate import (
     dump_table,
     previous_places,
 )
-from frazil.upsert.key_updates.carried import updated_keys
 from frazil.upsert.key_updates.old_rows import (
     KEY_CHANGED,
     KEY_CHANGED_AT,
@@ -38,6 +37,7 @@ from frazil.upsert.key_updates.old_rows import (
     Walk,
     find_key_updates,
     record_of,
+    updated_keys,
 )
 from frazil.upsert.lookup.live_rows import as_numbers
 from frazil.upsert.old_values.row_places import ends_of_chains
@@ -94,7 +94,9 @@ def only(mask: Bools, rows: pa.Table, changes: Changes, records: Records) -> tup
 class ChangeRows:
     """Collects the changes of one table in any order; `finish` writes the rows of the latest changes."""
 
-    def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
+    def __init__(
+        self, target: TableTarget, topics: Sequence[str], lost: set[tuple[str, int, int]] | None = None
+    ) -> None:
         self._target = target
         self._topics = topics
         self._parts: list[_Part] = []
@@ -103,7 +105,7 @@ class ChangeRows:
         self._departed: set[Place] = set()
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.
-        self.lost: set[tuple[str, int, int]] = set()
+        self.lost: set[tuple[str, int, int]] = set() if lost is None else lost
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic.
@@ -278,7 +280,7 @@ def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Fille
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
-    # In an emptied table there is no old row whose values could stay.
+    # Behind a delete of all rows there is no old row whose values could stay.
     places = np.array(sorted(lost), np.int64)
     deciding = places[np.isin(places, latest.last)].tolist()
     return _Filled(rows, waits if latest.cut < 0 else {}, {**_hidden(part, kept, asked, without), **given}, deciding)

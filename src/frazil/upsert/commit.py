@@ -26,10 +26,10 @@ from frazil.failpoints import hit
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, as_written, one_array
 from frazil.stages.changes import UPSERT
-from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
+from frazil.types import Commit, DataFile, DeleteFile, OrderProgress, Progress, Resolved, RowDelta
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.deduplicate import LatestChanges, Ranked, key_codes
-from frazil.upsert.emptied import EmptiedRows, are_emptied, find_emptied
+from frazil.upsert.emptied import Emptied
 from frazil.upsert.lookup.delete_files import bits_of, read_deletes, rows_of, write_deletes
 from frazil.upsert.lookup.live_rows import (
     ColumnCache,
@@ -41,7 +41,6 @@ from frazil.upsert.lookup.live_rows import (
     retain_live_files,
 )
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
-from frazil.upsert.merge.state import merge_parts, merged_rows
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
@@ -50,6 +49,8 @@ from frazil.write.write import FileWriter
 _TRIES = 20
 Judge = Callable[[Ranked, LatestChanges, Found], Bools]
 """Returns which keys keep their live row, given all changes, the latest changes and the live rows."""
+ReadChanges = Callable[[TableTarget, TaskReport, Callable[[Ranked], Ints]], MergedChanges]
+"""Returns the changes of all tasks together, as `merge_changes` does for tables with the latest row of a key."""
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,13 @@ def write_rows(
     """Writes the buffered rows and the rewritten files; returns the data files and the number of values that no row
     had.
 
-    Raises: as `complete_buffered` and `merged_rows`.
+    Raises: as `MergedChanges.complete` or, where that is None, `complete_buffered`.
     """
     writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
     missing_required = 0
     try:
-        is_merging = batch.parts is not None
-        completed = merged_rows(batch, found, late) if is_merging else complete_buffered(batch, found, late, files)
-        for rows, places, lacking in completed:
+        complete = batch.complete or complete_buffered
+        for rows, places, lacking in complete(batch, found, late, files):
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
             missing_required += lacking
         for rewritten in own.rewritten:
@@ -254,10 +254,16 @@ class Attempt:
 
 
 def commit_changes(
-    catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, commit: Commit
+    catalog: Catalog,
+    target: TableTarget,
+    state: TableState,
+    report: TaskReport,
+    commit: Commit,
+    read: ReadChanges = merge_changes,
 ) -> tuple[Progress, Resolved, tuple[DataFile, ...]]:
     """Commits the changes of `report`; returns the progress as committed, figures about the look-up and the data files that
-    the commit added. Files of failed attempts are deleted; the files of `report` stay with the caller.
+    the commit added. Files of failed attempts are deleted; the files of `report` stay with the caller. read: returns
+    the changes of the tasks together.
 
     Raises: as Catalog.commit; NotSent also where the rows cannot be looked up; SpecError where rows of the table cannot
     be replaced; IncompleteChanges where values exist nowhere.
@@ -265,9 +271,13 @@ def commit_changes(
     _check_format(state)
     if not report.changes.touched:
         return catalog.commit(commit), Resolved(), commit.files
-    batch = _batch_of(target, report, commit.progress.order.emptied)
-    judge = _by_order(target, commit.progress.order.emptied)
-    return commit_attempts(catalog, state, commit, lambda latest: _attempt(catalog, target, latest, batch, judge))
+    emptied = Emptied(target, report, commit.progress.order)
+    batch, judge = read(target, report, emptied.counting), _by_order(target, emptied)
+
+    def attempt_at(latest: TableState) -> Attempt:
+        return _attempt(catalog, target, latest, batch, judge, emptied)
+
+    return commit_attempts(catalog, state, commit, attempt_at)
 
 
 def commit_attempts(
@@ -301,12 +311,6 @@ def commit_attempts(
     raise ConflictError("other writers change the table faster than rows can be looked up in it", where=state.name)
 
 
-def _batch_of(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
-    """Returns the changes of the tasks together. emptied: as for `merge_changes`."""
-    assert target.changes is not None
-    return merge_parts(target, report) if target.changes.merge else merge_changes(target, report, emptied)
-
-
 def _load_again(catalog: Catalog, table: str) -> TableState | None:
     """Returns the table, loaded after a commit was found not to be in it."""
     try:
@@ -329,29 +333,35 @@ class Prepared:
     unused: tuple[str, ...] = ()
 
 
-def _by_order(target: TableTarget, emptied: str) -> Judge:
-    """Returns the judge of a batch: a change is late where its ordering value is older than the live row, or than the
-    position `emptied`.
+def _by_order(target: TableTarget, emptied: Emptied) -> Judge:
+    """Returns the judge of a batch: a change is late where its ordering value is older than the live row, or than the last
+    truncate.
     """
 
     def judge(changes: Ranked, latest: LatestChanges, rows: Found) -> Bools:
-        return _late(target, changes, latest, rows) | are_emptied(target, changes.take(latest.last), emptied)
+        return _late(target, changes, latest, rows) | emptied.are_older(changes.take(latest.last))
 
     return judge
 
 
 def prepare_changes(
-    catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, judge: Judge
+    catalog: Catalog,
+    target: TableTarget,
+    state: TableState,
+    report: TaskReport,
+    judge: Judge,
+    read: ReadChanges = merge_changes,
 ) -> Prepared:
     """Looks up the rows that the changes of `report` replace in the table as last loaded, and writes the deletes.
-    judge: decides in place of the ordering column which changes are late.
+    judge: decides in place of the ordering column which changes are late. read: as for `commit_changes`.
 
     Raises: UnavailableError where the catalog or the store fails; SpecError where rows of the table cannot be replaced;
     IncompleteChanges where values exist nowhere.
     """
     _check_format(state)
-    batch = replace(_batch_of(target, report), keeps_latest=True)
-    attempt = _attempt(catalog, target, state, batch, judge)
+    emptied = Emptied(target, report, OrderProgress())
+    batch = replace(read(target, report, emptied.counting), keeps_latest=True)
+    attempt = _attempt(catalog, target, state, batch, judge, emptied)
     assert attempt.delta is not None
     return Prepared(attempt.files(report.written.data), attempt.delta, tuple(attempt.paths), tuple(attempt.unused))
 
@@ -365,10 +375,12 @@ def _check_format(state: TableState) -> None:
         )
 
 
-def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge) -> Attempt:
+def _attempt(
+    catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge, emptied: Emptied
+) -> Attempt:
     attempt = Attempt()
     with abandoning(catalog, state.name, attempt):
-        _resolve(attempt, target, state, catalog.scan(state.name), batch, judge)
+        _resolve(attempt, target, state, catalog.scan(state.name), batch, judge, emptied)
     return attempt
 
 
@@ -392,14 +404,20 @@ def abandoning(catalog: Catalog, table: str, attempt: Attempt) -> Iterator[None]
 
 
 def _resolve(
-    attempt: Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge
+    attempt: Attempt,
+    target: TableTarget,
+    state: TableState,
+    scan: Scan,
+    batch: MergedChanges,
+    judge: Judge,
+    emptied: Emptied,
 ) -> None:
     """Finds the rows to be deleted, and writes delete files and completed rows into `attempt`."""
     assert target.changes is not None
     retain_live_files(state.name, scan.files)
-    keys, is_emptied = batch.keys, batch.latest.cut >= 0
-    files = () if is_emptied else scan.files
-    older = find_emptied(target, files, batch.emptied) if batch.emptied and files else EmptiedRows()
+    keys, is_cut = batch.keys, batch.latest.cut >= 0
+    files = () if is_cut else scan.files
+    older = emptied.rows(files)
     live_rows = older.without_rows(find_rows(target, older.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, live_rows)
     gone, deleted = dict(older.gone), older.row_count
@@ -408,10 +426,8 @@ def _resolve(
             _, earlier_rows = gone.get(hits.file.path, (hits.file, hits.deleted))
             gone[hits.file.path] = (hits.file, earlier_rows | bits_of(hits.rows))
             deleted += hits.rows.size
-    emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
-    for file in emptied:
-        del gone[file.path]
-    removed_files = scan.files if is_emptied else (*older.complete_files, *emptied)
+    complete_files = emptied.take_complete(gone)
+    removed_files = scan.files if is_cut else (*older.complete_files, *complete_files)
     removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in removed_files)
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
@@ -426,7 +442,7 @@ def _resolve(
     attempt.resolved = Resolved(
         batch.change_count,
         len(keys),
-        sum(file.record_count for file in removed) if is_emptied else deleted,
+        sum(file.record_count for file in removed) if is_cut else deleted,
         int(late.sum()),
         missing_required,
         len(scan.files),

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.schema.arrow import Bools, Ints, is_every, one_array
-from frazil.stages.changes import DELETE, empties
+from frazil.stages.changes import DELETE, are_of_keys
 from frazil.upsert.arrival_order import ArrivalOrder
 
 _WIDE = 64
@@ -51,9 +51,9 @@ class Ranked:
         return int(self.ops.size)
 
     @property
-    def empties(self) -> Bools:
-        """Which changes delete all rows."""
-        return empties(self.ops)
+    def have_keys(self) -> Bools:
+        """Which changes are of the row of a key, and not of all rows."""
+        return are_of_keys(self.ops)
 
     def take(self, rows: Ints) -> Ranked:
         """Returns the changes at these places."""
@@ -113,7 +113,7 @@ def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
     """Returns the latest change of each key and the changes that this result depends on. lacking, bool `(n_changes,)`:
     changes that take some value from an earlier change.
     """
-    if changes.order is None and not changes.empties.any():
+    if changes.order is None and changes.have_keys.all():
         return _deduplicate_by_arrival(changes)
     state = _State(changes)
     last, highest = state.last(state.order), state.last(state.by_place)
@@ -131,7 +131,7 @@ def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
 
 def rebuild_latest(changes: Ranked) -> LatestChanges:
     """Returns the result of `deduplicate` for changes that are the kept changes of one earlier deduplication."""
-    if changes.order is not None or changes.empties.any():
+    if changes.order is not None or not changes.have_keys.all():
         return deduplicate(changes)
     return _all_kept(changes)
 
@@ -203,7 +203,7 @@ def previous_places(changes: Ranked) -> Ints:
     """
     codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
     sequence = _sequence(changes)
-    is_cut, is_blind = changes.empties, (changes.ops == DELETE) & changes.blind
+    is_cut, is_blind = ~changes.have_keys, (changes.ops == DELETE) & changes.blind
     cuts = np.flatnonzero(is_cut)
     cuts = cuts[np.argsort(sequence[cuts])]
     epochs = np.searchsorted(sequence[cuts], sequence)
@@ -231,11 +231,11 @@ class _State:
     """
 
     def __init__(self, changes: Ranked) -> None:
-        # A table that does not know its key columns yet can be emptied all the same.
+        # A delete of all rows needs no key columns, which the table may not know yet.
         #: A number per distinct key, int64 `(n_changes,)`.
         self.codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
         self.sequence = sequence = _sequence(changes)
-        is_cut = changes.empties
+        is_cut = ~changes.have_keys
         cuts = np.flatnonzero(is_cut)
         #: The place of the last delete of all rows; -1 without one.
         self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1

@@ -18,11 +18,11 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
-from frazil.report import ChangeReport
-from frazil.schema.arrow import Bools, Records
-from frazil.stages.changes import Changes, empties
-from frazil.types import Place
-from frazil.upsert.deduplicate import Ranked
+from frazil.report import ChangeReport, TaskReport
+from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.changes import TRUNCATE, Changes
+from frazil.types import OrderProgress, Place
+from frazil.upsert.deduplicate import Ranked, key_codes
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
 from frazil.upsert.lookup.live_rows import column_pieces
 from frazil.upsert.lookup.pruning import bounds_of, null_count_of
@@ -47,7 +47,7 @@ class Emptying:
         """
         assert target.changes is not None
         is_placed = have_place(target, changes)
-        is_unplaced = empties(changes.ops) & ~is_placed & (not target.changes.is_one_partition)
+        is_unplaced = ~changes.have_keys & ~is_placed & (not target.changes.is_one_partition)
         if changes.order is not None and is_placed.any():
             self.emptied = max(self.emptied, pc.max(changes.order.filter(pa.array(is_placed))).as_py())
         for n in np.flatnonzero(is_unplaced).tolist():
@@ -76,7 +76,7 @@ def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
     assert target.changes is not None
     if not target.changes.has_source_order or changes.order is None:
         return np.zeros(changes.ops.size, np.bool_)
-    return np.asarray(empties(changes.ops) & np.asarray(changes.order.is_valid()), np.bool_)
+    return np.asarray((changes.ops == TRUNCATE) & np.asarray(changes.order.is_valid()), np.bool_)
 
 
 def error_of(emptying: Emptying) -> RecordError | None:
@@ -162,6 +162,43 @@ def find_emptied(target: TableTarget, files: Sequence[LiveFile], emptied: str) -
         else:
             rows.gone[file.path] = (file, deleted | alive)
     return rows
+
+
+class Emptied:
+    """What truncates remove of the changes of a batch and of its table. order: how far the table is after the batch."""
+
+    def __init__(self, target: TableTarget, report: TaskReport, order: OrderProgress) -> None:
+        self._target, self._position = target, order.emptied
+        self._of_batch = emptying_in(report.changes).emptied
+
+    def are_older(self, changes: Ranked) -> Bools:
+        """Returns which changes are older than the last truncate, bool `(n_changes,)`."""
+        return are_emptied(self._target, changes, self._position)
+
+    def counting(self, ranked: Ranked) -> Ints:
+        """Returns the places of the changes that count: all except changes that are older than the last truncate and whose
+        key has others. A connector that repeats such changes may send them behind a snapshot row or a delete, where order of
+        arrival would make them newer.
+        """
+        is_gone = self.are_older(ranked)
+        if not is_gone.any():
+            return np.arange(len(ranked))
+        codes = key_codes(ranked.keys)
+        has_others = np.zeros(int(codes.max()) + 1, np.bool_)
+        has_others[codes[~is_gone]] = True
+        counted: Ints = np.flatnonzero(~is_gone | ~has_others[codes])
+        return counted
+
+    def rows(self, files: Sequence[LiveFile]) -> EmptiedRows:
+        """Returns the live rows that a truncate of the batch deletes. Raises: as `find_emptied`."""
+        return find_emptied(self._target, files, self._of_batch) if self._of_batch and files else EmptiedRows()
+
+    def take_complete(self, gone: dict[str, tuple[LiveFile, BitMap64]]) -> list[LiveFile]:
+        """Takes the files all of whose rows are deleted out of `gone`, and returns them; none without a truncate."""
+        files = [file for file, bits in gone.values() if self._of_batch and len(bits) == file.record_count]
+        for file in files:
+            del gone[file.path]
+        return files
 
 
 class _Order:

@@ -1,6 +1,6 @@
 """Tables that look up their rows: those with the latest row of a key, with merged rows, with history, without duplicates.
 
-Others ask here, in the driver, and name none of these kinds.
+Others ask here, in the driver, and name none of these kinds; in tasks it is `upsert.task_kinds`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from frazil.catalog.port import Catalog, TableState
 from frazil.report import TaskReport
 from frazil.types import Commit, DataFile, Progress, Resolved
-from frazil.upsert.commit import Judge, Prepared, commit_changes, prepare_changes
+from frazil.upsert.commit import Judge, Prepared, ReadChanges, commit_changes, prepare_changes
 from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
 from frazil.upsert.history.columns import check_order, untracked_columns
 from frazil.upsert.history.commit import commit_versions, prepare_versions
 from frazil.upsert.merge.functions import check_functions, unmerged_columns
+from frazil.upsert.merge.state import merge_parts
+from frazil.upsert.merged_changes import merge_changes
 from frazil.write.target import TableTarget
 
 
@@ -58,8 +60,10 @@ def commit_rows(
     if target.changes is None:
         progress, dropped, files = commit_deduplicated(catalog, target, state, report, commit)
         return CommittedRows(progress, without_duplicates(report, dropped), None, files)
-    commit_kind = commit_changes if target.changes.history is None else commit_versions
-    progress, resolved, files = commit_kind(catalog, target, state, report, commit)
+    if target.changes.history is not None:
+        progress, resolved, files = commit_versions(catalog, target, state, report, commit)
+    else:
+        progress, resolved, files = commit_changes(catalog, target, state, report, commit, _read_of(target))
     return CommittedRows(progress, report, resolved, files)
 
 
@@ -70,5 +74,11 @@ def prepare_rows(
     `upsert.commit.prepare_changes`.
     """
     assert target.changes is not None
-    prepare = prepare_changes if target.changes.history is None else prepare_versions
-    return prepare(catalog, target, state, report, judge)
+    if target.changes.history is not None:
+        return prepare_versions(catalog, target, state, report, judge)
+    return prepare_changes(catalog, target, state, report, judge, _read_of(target))
+
+
+def _read_of(target: TableTarget) -> ReadChanges:
+    assert target.changes is not None
+    return merge_parts if target.changes.counts_every_row else merge_changes

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.error_classes import ErrorClass
+from frazil.errors import SpecError
 from frazil.report import ChangeReport
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.stages.changes import Changes
-from frazil.types import EVENT_TIME, BadRecord, Progress, Watermark
+from frazil.types import EVENT_TIME, BadRecord, OrderProgress, Progress, Watermark
 from frazil.write.target import TableTarget
 
 LATE = "late"
@@ -143,16 +144,32 @@ def greatest_times(changes: ChangeReport) -> dict[str, dict[int, int]]:
     return greatest
 
 
-def windows_complete_to(target: TableTarget, times: Watermark) -> int | None:
-    """Returns the time up to which the windows of a table are complete, in microseconds; None while it is unknown."""
+def order_in_time(target: TableTarget, times: Watermark) -> OrderProgress:
+    """Returns how far a table is in the order of time. times: those of its records, as `OrderProgress.event_times`."""
     late = target.changes.late if target.changes is not None else None
-    return None if late is None or times.complete_to_ms is None else times.complete_to_ms - late.after_us
+    complete_us = None if late is None or times.complete_to_ms is None else times.complete_to_ms - late.after_us
+    return OrderProgress(event_times=times, windows_complete_to_us=complete_us)
 
 
 def has_closed_windows(progress: Progress) -> bool:
     """Whether a progress is that of main with `emit: closed`, which has complete windows alone."""
     complete_us, watermark = progress.order.windows_complete_to_us, progress.watermark
     return complete_us is not None and watermark == Watermark({}, complete_us // 1000)
+
+
+def error_of_lost(progress: Progress, where: str) -> SpecError | None:
+    """Returns the error of a table that continues from main, where `emit: closed` has put complete windows alone; None for
+    another table. progress: that it would continue from.
+    """
+    if not has_closed_windows(progress):
+        return None
+    return SpecError(
+        "the table would continue from main, which has complete windows alone by `emit: closed`: those that were open lack"
+        " the records that were read",
+        remedy="write `emit: closed` and `branch` as before, if the branch is left; otherwise drop the table, so that it"
+        " reads its topics again",
+        where=where,
+    )
 
 
 def has_hidden_late(changes: ChangeReport) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +16,15 @@ from frazil.upsert.deduplicate import (
     Ranked,
     concat_ranked,
     deduplicate,
-    key_codes,
     load_ranked,
     load_table,
     rebuild_latest,
 )
-from frazil.upsert.emptied import are_emptied, emptying_in
+from frazil.upsert.lookup.search import Found
 from frazil.write.target import TableTarget
+
+Completed = Iterator[tuple[pa.Table, Ints, int]]
+"""Rows in the schema of the files, the places of their changes, and the number of values that no row had."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,10 @@ class MergedChanges:
     buffered: list[pa.Table | None]
     #: The number of changes before deduplication.
     change_count: int
-    #: The position at which the batch itself empties the table; empty where it does not, or has no position for it.
-    emptied: str
-    #: The parts of a table whose rows are merged (`upsert.merge`), one per key; None for other tables.
+    #: What rows are made of by `complete`; None where it needs nothing more.
     parts: pa.Table | None = None
+    #: Makes the rows that no task has written, in the form of `complete_buffered`, which does so where this is None.
+    complete: Callable[[MergedChanges, Found, Bools, Sequence[LiveFile]], Completed] | None = None
     #: Whether the latest values in the table stay the latest: the changes are older ones that are replayed.
     keeps_latest: bool = False
 
@@ -57,9 +60,9 @@ class MergedChanges:
         return self.ranked.take(self.latest.last)
 
 
-def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
-    """Returns the changes of the tasks of `report`, of which at least one has changes. emptied: the position at
-    which the table was last emptied; an older change decides no key that has newer changes.
+def merge_changes(target: TableTarget, report: TaskReport, counting: Callable[[Ranked], Ints]) -> MergedChanges:
+    """Returns the changes of the tasks of `report`, of which at least one has changes. counting: returns the places of those
+    that may decide a key.
     """
     parts = [load_ranked(touched.keys) for touched in report.changes.touched]
     sizes = [len(part) for part in parts]
@@ -71,33 +74,17 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
         ranked,
         np.repeat(np.arange(len(sizes)), sizes),
         [0, *np.cumsum(sizes).tolist()],
-        _deduplicated(target, ranked, emptied, is_one=len(sizes) == 1),
+        _deduplicated(ranked, counting(ranked), is_one=len(sizes) == 1),
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],
         [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
         sum(touched.change_count for touched in report.changes.touched),
-        emptying_in(report.changes).emptied,
     )
 
 
-def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> LatestChanges:
-    """Returns the latest changes. is_one: the changes are the kept changes of one deduplication."""
-    rows = _counting(ranked, are_emptied(target, ranked, emptied))
+def _deduplicated(ranked: Ranked, rows: Ints, *, is_one: bool) -> LatestChanges:
+    """Returns the latest of the changes at these places. is_one: all are the kept changes of one deduplication."""
     if rows.size == len(ranked):
         return rebuild_latest(ranked) if is_one else deduplicate(ranked)
     latest = deduplicate(ranked.take(rows))
     cut = int(rows[latest.cut]) if latest.cut >= 0 else -1
     return LatestChanges(rows[latest.last], latest.is_sure, rows[latest.kept], rows[latest.highest], cut)
-
-
-def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
-    """Returns the places of the changes that count: all except changes from before the table was emptied and whose key has
-    others. A connector that repeats such changes may send them behind a snapshot row or a delete,
-    where order of arrival would make them newer.
-    """
-    if not is_gone.any():
-        return np.arange(len(ranked))
-    codes = key_codes(ranked.keys)
-    has_others = np.zeros(int(codes.max()) + 1, np.bool_)
-    has_others[codes[~is_gone]] = True
-    counted: Ints = np.flatnonzero(~is_gone | ~has_others[codes])
-    return counted

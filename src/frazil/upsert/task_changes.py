@@ -9,49 +9,36 @@ import pyarrow as pa
 from frazil.report import ChangeReport, Touched
 from frazil.schema.arrow import Records
 from frazil.stages.changes import Changes
-from frazil.types import DataFile, Offsets
-from frazil.upsert.change_rows import ChangeRows, only
-from frazil.upsert.dedupe.id_rows import IdRows
-from frazil.upsert.emptied import Emptying
-from frazil.upsert.history.event_rows import EventRows
-from frazil.upsert.key_updates.parts import KeyUpdateSearch
+from frazil.types import DataFile, Place
+from frazil.upsert.change_notes import TaskNotes
+from frazil.upsert.change_rows import only
 from frazil.upsert.late_records import LateRecords
-from frazil.upsert.merge.part_rows import PartRows
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
+from frazil.upsert.task_kinds import collect_changes, collect_ids
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
-
-
-def collect_changes(target: TableTarget, topics: Sequence[str]) -> ChangeRows | PartRows | EventRows:
-    """Returns what collects the changes of a table in one task."""
-    if target.changes is not None and target.changes.history is not None:
-        return EventRows(target, topics)
-    is_merging = target.changes is not None and target.changes.merge
-    return PartRows(target, topics) if is_merging else ChangeRows(target, topics)
 
 
 class TaskChanges:
     """Collects the changes of a table. A table whose rows are appended has some notes, and no rows here."""
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
-        self._target = target
-        self._key_updates = KeyUpdateSearch(target)
-        self._emptying = Emptying()
         #: The last deletes of the partitions that the task reads.
         self.last_deletes = LastDeletes(target.known.last_deletes, secret_of(target))
         self._first_tombstones = FirstTombstones(target, topics)
-        self._rows = collect_changes(target, topics)
-        #: The records that are late for the windows of their time.
+        lost: set[Place] = set()
+        self._rows = collect_changes(target, topics, lost)
+        self._notes = TaskNotes(target, lost)
+        #: The records that are late.
         self.late = LateRecords(target)
-        self._ids = IdRows(target, topics) if target.dedupe is not None else None
+        self._ids = collect_ids(target, topics)
         self._touched: tuple[Touched, ...] = ()
-        self._ends: Offsets = {}
 
     @property
     def is_refused(self) -> bool:
         """Whether no row of the batch may be committed, as it must be read again or the table stops."""
-        return bool(self._key_updates.needs_one_task or self._ends or self._rows.lost or self._emptying.unplaced)
+        return self._notes.is_refused
 
     def mark(self, topic: str, records: Records) -> Records:
         """Returns the records, marked where they follow a delete of an earlier read."""
@@ -59,7 +46,7 @@ class TaskChanges:
 
     def note(self, topic: str, changes: Changes, records: Records) -> None:
         """Notes what the changes of these records need. Each record is passed once."""
-        self._key_updates.take(topic, changes, records)
+        self._notes.take(topic, changes, records)
         self.last_deletes.take(topic, changes.last_deletes, records)
 
     def without_repeated(self, topic: str, rows: pa.Table, records: Records) -> pa.Table:
@@ -72,12 +59,12 @@ class TaskChanges:
         """Adds changes. stretch: the records that were read. rows, records: as for `ChangeRows.take`."""
         rows, changes, records = self._first_tombstones.take_out(topic, stretch, rows, changes, records)
         if changes.ops.size:
-            are_left = self._emptying.separate(self._target, topic, changes, records)
+            are_left = self._notes.separate(topic, changes, records)
             self._rows.take(topic, *only(are_left, rows, changes, records))
 
     def close(self) -> None:
         """Decides whether the rows may be written, after the last record."""
-        self._ends = self._key_updates.ends()
+        self._notes.close()
 
     def write(self, writer: FileWriter | None) -> list[DataFile]:
         """Writes the rows and ends the files. writer: None where no record became a row."""
@@ -92,9 +79,5 @@ class TaskChanges:
 
     def report(self) -> ChangeReport:
         """Returns the changes as the driver needs them."""
-        notes = {
-            **self.late.notes(),
-            **self._key_updates.notes(self._ends, self._rows.lost),
-            **self._emptying.notes(),
-        }
+        notes = {**self.late.notes(), **self._notes.notes()}
         return ChangeReport(self._touched, self.last_deletes.found(), notes)

@@ -74,7 +74,7 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 @dataclass(frozen=True)
 class Late:
-    """Which records are late for the windows of their time."""
+    """Which records are late."""
 
     #: How much less than the greatest time before it the time of a record may be.
     after_us: int
@@ -124,7 +124,7 @@ class ChangeReading:
     merge: tuple[tuple[str, str], ...] = ()
     #: Whether updates and deletes of the source subtract the row before from what it was merged into.
     retracts: bool = False
-    #: Which records are late for the windows of their time; None where none is.
+    #: Which records are late; None where none is.
     late: Late | None = None
     #: How every version of a row is kept; None where the latest alone is.
     history: History | None = None
@@ -133,6 +133,11 @@ class ChangeReading:
     def paths(self) -> tuple[Path, ...]:
         """The key columns as paths."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
+
+    @property
+    def counts_every_row(self) -> bool:
+        """Whether all records of a key make its row, and not the latest alone."""
+        return bool(self.merge)
 
     @property
     def row_paths(self) -> tuple[Path, ...]:
@@ -293,6 +298,11 @@ class TableTarget:
     def program(self) -> Program | None:
         """What makes the rows from the columns of `source`; None while the fields of the records are not known."""
         return self.query.program if self.query is not None else None
+
+    @property
+    def looks_up_rows(self) -> bool:
+        """Whether what becomes of a record depends on the rows that the table has."""
+        return self.changes is not None or self.dedupe is not None
 
     def without_waits(self) -> TableTarget:
         """Returns the table whose query has null where a record would wait for a row of a reference table."""

@@ -15,7 +15,7 @@ from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
-from frazil.upsert.key_updates.carried import updated_keys
+from frazil.upsert.key_updates.old_rows import updated_keys
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

@@ -15,7 +15,7 @@ from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import PipelineReport, ProcessState, VerificationReport, as_document
+from frazil.ops.pipeline_status import Observations, PipelineReport, ProcessState, VerificationReport, as_document
 from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
 from frazil.spec import TableSpec, TopicSelector
@@ -39,8 +39,8 @@ class Recorded:
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
         table.changes.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
-        compared = {"s.a": VerificationReport(5)}
-        self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))
+        observed = Observations({"s.a": MAINTENANCE}, {"s.a": VerificationReport(5)})
+        self._file.write([table], False, Alone("b", "1", 0).state, Published("g"), observed)
         self.state = self._file.state
         self.written = json.loads(self._file.path.read_text())
 

@@ -22,7 +22,14 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.maintenance.due import RoundsStatus
-from frazil.ops.pipeline_status import MaintenanceReport, VerificationReport, as_document, ended_document, status_of
+from frazil.ops.pipeline_status import (
+    MaintenanceReport,
+    Observations,
+    VerificationReport,
+    as_document,
+    ended_document,
+    status_of,
+)
 from frazil.ops.publishing import FailedAudit, PublishReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_running
@@ -82,11 +89,13 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     )  # fmt: skip
     file.write(
         [table],
-        maintenance={"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
-        verification={"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
         leadership=LeadershipState("kafka", "spread", "one", members, "one", 7, "first", {"s.a": "one"}),
         offsets=Published("frazil-p", NOW_MS - 700, "refused"),
-        publishing={"s.a": publishing},
+        observed=Observations(
+            {"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
+            {"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+            {"s.a": publishing},
+        ),
     )
     assert file.state is not None
     health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from frazil.report import ChangeReport, TaskReport, dump_report, load_report, merge_reports
 from frazil.types import LastDelete, OrderProgress, Progress
 from frazil.upsert.change_notes import dependence, error_in, progress_after
 from frazil.upsert.emptied import Emptying, emptying_in
-from frazil.upsert.key_updates.parts import KeyUpdateNotes, KeyUpdatePart, KeyUpdateSearch, key_update_notes
-from frazil.write.target import TableTarget
-
-_SEARCH = KeyUpdateSearch(TableTarget("n.t"))
+from frazil.upsert.key_updates.parts import KeyUpdateNotes, KeyUpdatePart, key_update_notes
 
 
 def _report(ends: dict[str, dict[int, int]], *unpaired: tuple[str, int, int], emptied: str = "") -> TaskReport:
-    notes = {**_SEARCH.notes(ends, unpaired), **Emptying(emptied).notes()}
+    notes: dict[str, tuple[Any, ...]] = dict(Emptying(emptied).notes())
+    if ends or unpaired:
+        notes["primary_key_updates"] = ({"unpaired": unpaired, "ends": ends},)
     return load_report(dump_report(TaskReport("n.t", changes=ChangeReport(notes=notes))))
 
 

@@ -23,6 +23,7 @@ from frazil.ingest.loop.requests import UnknownTable
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription, TopicReaders
+from frazil.ops.pipeline_status import Observations
 from frazil.ops.publishing import PublishReport
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
@@ -80,7 +81,7 @@ class ManyTables:
 
     def publish(self) -> None:
         """Does what the loop does twice a second."""
-        self.state_file.write(self.tables, publishing=self.publishing)
+        self.state_file.write(self.tables, observed=Observations(publishing=self.publishing))
 
     def commit(self, tables: Iterable[Table], records: int) -> None:
         """Lets each of these tables commit so many records."""

@@ -109,7 +109,7 @@ class ChangeOrder:
         """
         keys = changes.take(latest.last)
         assert self._target.changes is not None
-        if self._target.changes.merge:
+        if self._target.changes.counts_every_row:
             return self._of_merged(keys, progress, is_taken_off=self._target.changes.retracts)
         if self._target.changes.history is not None:
             return self._of_versions(keys, progress)
@@ -170,9 +170,9 @@ class ChangeOrder:
         """
         ends = dict[tuple[int, int, int], int]()
         for later in self._later:
-            is_end = later.empties | ((later.ops == DELETE) & (not is_taken_off))
+            is_end = ~later.have_keys | ((later.ops == DELETE) & (not is_taken_off))
             rows = np.flatnonzero(is_end)
-            of_key = np.where(later.empties, -1, find(keys, later))
+            of_key = np.where(~later.have_keys, -1, find(keys, later))
             columns = (array[rows].tolist() for array in (later.source, later.partition, of_key, later.offset))
             for source, partition, number, offset in zip(*columns, strict=True):
                 ends[source, partition, number] = max(offset, ends.get((source, partition, number), -1))
@@ -241,7 +241,7 @@ class ChangeOrder:
         is_placed = have_place(self._target, changes) & (not reading.is_one_partition)
         kept = changes.only(is_other[changes.records] & ~is_placed).without_refused()
         for later in draft.ranked(self._target, topic, kept, records):
-            self._later.append(later.take(np.flatnonzero((find(keys, later) >= 0) | later.empties)))
+            self._later.append(later.take(np.flatnonzero((find(keys, later) >= 0) | ~later.have_keys)))
 
     def _may_be_followed(self, place: Place) -> bool:
         """Returns whether a record behind this one that cannot be read any more may have changed the same row."""
@@ -259,9 +259,9 @@ def find(keys: Ranked, changes: Ranked) -> Ints:
 def _are_newer(remaining: Ranked, keys: Ranked) -> Bools:
     """Returns which keys a remaining dead letter changes that is not known to be older, bool `(n_keys,)`."""
     numbers, are_newer = find(keys, remaining), np.zeros(len(keys), np.bool_)
-    empties = remaining.empties
-    for n in np.flatnonzero((numbers >= 0) | empties).tolist():
-        at = slice(None) if empties[n] else slice(numbers[n], numbers[n] + 1)
+    are_cuts = ~remaining.have_keys
+    for n in np.flatnonzero((numbers >= 0) | are_cuts).tolist():
+        at = slice(None) if are_cuts[n] else slice(numbers[n], numbers[n] + 1)
         is_same = (keys.source[at] == remaining.source[n]) & (keys.partition[at] == remaining.partition[n])
         is_older = is_same & (remaining.offset[n] < keys.offset[at])
         if keys.order is not None and remaining.order is not None:

@@ -46,7 +46,7 @@ from frazil.upsert.kinds import prepare_rows
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
 from frazil.upsert.records.read_changes import refuse
-from frazil.upsert.task_changes import collect_changes
+from frazil.upsert.task_kinds import collect_changes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from frazil_deadletters.newer_changes import APPLY, REASONS, REASONS_OF_WAITING, ChangeOrder, DeadLetters, find

@@ -6,7 +6,8 @@ import pytest
 
 from frazil.cdc.envelope import IGNORED
 from frazil.process.evaluate import EXPLODED
-from frazil.stages.expect_settings import OTHER_DROPS, ExpectationSpec
+from frazil.spec.settings import OTHER_DROPS
+from frazil.stages.expect_settings import ExpectationSpec
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 

@@ -133,7 +133,7 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     if opened.options.is_bounded:
         placed, ledger = _inside(placed, ranges), None
     changes = table.spec.changes
-    is_inexact = changes.mode != "append" or changes.changelog or changes.dedupe is not None or table.spec.has_query
+    is_inexact = changes.looks_up_rows or changes.changelog or table.spec.has_query
     dead = _dead_offsets(opened, table)
     findings = Findings(keeps_all=opened.options.keeps_all)
     findings.add_unreadable(stored.unreadable)

@@ -35,6 +35,7 @@ from frazil.ops.pipeline_status import VerificationReport
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
+from frazil.spec.state import other_commits
 from frazil.types import OffsetRange, Offsets
 from frazil_replay.snapshots import Snapshots
 from frazil_verify.compare import PREFIX, Change, Compared, Piece
@@ -371,13 +372,7 @@ def _why_not(table: Table) -> str:
         return "its commits leave out transactions that were read before"
     if table.has_spark_part:
         return "Spark computes a part of its query"
-    if any(function != "latest" for _, function in spec.changes.merge):
-        return "its rows are merged of more records than those of a commit"
-    if spec.changes.keeps_history:
-        return "its versions depend on more records than those of a commit"
-    if spec.changes.dedupe is not None:
-        return "it drops duplicates of records of other commits"
-    return ""
+    return other_commits(spec)
 
 
 def _change(files: Snapshots, window: Window) -> Change:

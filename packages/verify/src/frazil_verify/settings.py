@@ -99,7 +99,7 @@ def why_not(spec: TableSpec) -> str:
         "its envelope has Protobuf inside": source.value.format == "protobuf" and changes.envelope is not None,
         "its envelope has no rules": changes.envelope is not None and changes.envelope.kind != "debezium",
         f"its keys are {source.key.format}": changes.mode == "upsert" and source.key.format not in _KEY_FORMATS,
-        "its rows are merged of several records": any(function != "latest" for _, function in changes.merge),
+        "its rows are merged of several records": changes.counts_every_row,
         "it drops duplicates": changes.dedupe is not None,
         "it keeps all versions of its rows (`mode: history`)": changes.keeps_history,
         "deleted rows stay in it (`deletes: soft`)": changes.deletes == "soft",

@@ -104,7 +104,8 @@ class Scene:
             gone = number % 13 == 12
             of_stock = None if gone else _framed(of_order, _avro(order, value))
             self._producer.produce(self.stock, of_stock, _framed(of_key, _avro(key, {"id": number % 10})), partition=0)
-            reading = message.type(id=number, values={"b": 0.5, "a": number}, level=number % 2)
+            values = [{"key": "b", "value": 0.5}, {"key": "a", "value": number}]
+            reading = message.type(id=number, values=values, level=number % 2)
             reading.at.FromSeconds(1_790_000_000 + number)
             if number % 2:
                 reading.left = "l"

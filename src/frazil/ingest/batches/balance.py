@@ -49,7 +49,7 @@ def next_ledger(planned: Planned, report: TaskReport, before: Progress, balance:
     is_recreated = any(ids.get(topic, topic_id) != topic_id for topic, topic_id in before.topic_ids.items())
     rows = row_digest = None
     keeps_aside = any(stage.keeps_aside for stage in table_stages(table.spec))
-    if table.spec.changes.mode == "append" and table.spec.changes.dedupe is None and not keeps_aside:
+    if not table.spec.changes.looks_up_rows and not keeps_aside:
         rows, row_digest = (0, 0) if ledger is None and not before.offsets else _rows_of(ledger)
     if rows is not None and row_digest is not None:
         rows, row_digest = rows + counts.row_count, (row_digest + counts.row_digest) % MODULUS

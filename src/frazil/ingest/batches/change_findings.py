@@ -16,8 +16,7 @@ from frazil.ingest.tables.table import Planned, Table
 from frazil.report import TaskReport
 from frazil.types import OffsetRange, Place
 from frazil.upsert.commit import IncompleteChanges
-from frazil.upsert.key_updates.parts import key_update_notes
-from frazil.upsert.key_updates.state import PendingUpdate
+from frazil.upsert.key_updates.parts import PendingUpdate, key_update_notes
 from frazil.upsert.late_records import has_hidden_late
 from frazil.upsert.old_values.complete import OldRowsMissing
 

@@ -44,7 +44,7 @@ class Committed:
     state: TableState
     #: The merged report of its tasks.
     report: TaskReport
-    #: The data files that the commit added: also those that the commit wrote itself, with merged rows for example.
+    #: The data files that the commit added: also those that the commit wrote itself, with completed rows for example.
     files: tuple[DataFile, ...]
     #: How the changes affected the rows of an upsert table; None for other tables.
     resolved: Resolved | None = None

@@ -47,7 +47,6 @@ from frazil.types import (
     Commit,
     CommittedBatch,
     Offsets,
-    OrderProgress,
     PendingDeadLetters,
     Progress,
     RestProgress,
@@ -60,7 +59,7 @@ from frazil.types import (
 from frazil.upsert.change_notes import error_in, progress_after
 from frazil.upsert.commit import IncompleteChanges
 from frazil.upsert.kinds import commit_rows
-from frazil.upsert.late_records import greatest_times, windows_complete_to
+from frazil.upsert.late_records import greatest_times, order_in_time
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.write.transforms import TooManyPartitions, exceeds
 
@@ -229,7 +228,7 @@ class Pipeline:
 
     def restart(self, table: Table, offsets: Offsets) -> TableState:
         """Commits the table's progress with other offsets, and without a row."""
-        order = OrderProgress(places=table.progress.order.places, emptied=table.progress.order.emptied)
+        order = table.progress.order.of_source()
         return self._commit_progress(table, offsets=offsets, order=order, ledger=None)
 
     def _commit_progress(self, table: Table, **changes: Any) -> TableState:
@@ -346,11 +345,7 @@ class Pipeline:
                 ignored_records=add_counts(before.totals.ignored_records, report.counts.ignored_records),
                 findings={name: findings.get(name, 0) for name in counted},
             ),
-            order=OrderProgress(
-                places=planned.places or {},
-                event_times=times,
-                windows_complete_to_us=windows_complete_to(target_of(table), times),
-            ),
+            order=replace(order_in_time(target_of(table), times), places=planned.places or {}),
             rest=RestProgress(table.derived, add_counts(before.rest.records, report.share.rest_records)),
             ledger=next_ledger(planned, report, before, balance),
         )

@@ -44,7 +44,7 @@ class Services:
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0
-    #: Where batches of tables that are published together end; None: no tables are.
+    #: Where batches of tables that are cut together end; None: no tables are.
     cuts: Cuts | None = None
     #: Receives every batch at its end, in the loop's thread: it takes no time and raises nothing.
     on_batch_end: Callable[[EndedBatch], None] = lambda _: None

@@ -95,7 +95,7 @@ class Planner:
         self._changed_s |= dict.fromkeys(moved, now_s)
 
     def make_cuts(self, source: Source) -> None:
-        """Finds where batches of tables that are published together end. Raises: UnavailableError."""
+        """Finds where batches of tables that are cut together end. Raises: UnavailableError."""
         self._cuts.make(self._discovery.tables, self.ends, source)
 
     def measure(self, table: Table) -> bool:

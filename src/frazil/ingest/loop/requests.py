@@ -19,7 +19,7 @@ from frazil.ingest.loop.ownership import Ownership
 from frazil.ingest.loop.table_updates import await_resume, pause_table, resume_table
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.spec.state import COUNTING
+from frazil.spec.state import adding_function
 from frazil.spec.syntax.problems import nearest
 
 _Result = TypeVar("_Result")
@@ -167,8 +167,8 @@ def _check_restart(table: Table, is_dry: bool) -> None:
             f"table `{table.name}` has no progress yet: it begins at `start` by itself",
             remedy="wait for its first commit",
         )
-    counting = next((function for _, function in table.spec.changes.merge if function in COUNTING), None)
-    if counting is not None:
+    counting = adding_function(table.spec)
+    if counting:
         message = f"a table with `{counting}` cannot begin again: its records would count a second time"
         raise SpecError(message, remedy=_FROM_NOTHING)
     share = table.spec.source.share

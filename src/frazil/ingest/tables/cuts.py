@@ -1,6 +1,6 @@
 """Cuts of groups of tables: each table of a group ends a batch at the offsets of one moment, and reads on at once.
 
-Publishing requests a cut, the loop makes it. The offsets are found a little after the moment, as records with an earlier
+An observer requests a cut, the loop makes it. The offsets are found a little after the moment, as records with an earlier
 timestamp may still arrive; until then tables of the group read no further than the topics' ends of the moment.
 """
 

@@ -476,13 +476,13 @@ class QueryTables:
 
 
 def _adder(table: Table, query: Query) -> Callable[[Schema], Schema]:
-    """Returns `query_adder` with checks: it raises SpecError where the columns cannot be merged, or order versions."""
+    """Returns `query_adder` with checks: it raises SpecError where the columns do not fit the kind of the table."""
     add = query_adder(table.spec, query)
     return lambda schema: _checked(table, add(schema))
 
 
 def _checked(table: Table, schema: Schema) -> Schema:
-    """Returns the schema of rows. Raises SpecError where its columns cannot be merged, or order versions."""
+    """Returns the schema of rows. Raises SpecError where its columns do not fit the kind of the table."""
     if table.spec.changes.mode == "upsert":
         target = target_of(table).with_schema(schema)
         check_kind(target)

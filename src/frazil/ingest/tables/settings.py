@@ -12,7 +12,6 @@ from pyiceberg.types import IcebergType, LongType
 from frazil.catalog.layout import Layout
 from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.decode.settings import Envelope, Framing
-from frazil.errors import SpecError
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.program import Field, Literal, Program, Project, origins_of
 from frazil.schema.arrow import arrow_type
@@ -21,7 +20,7 @@ from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
-from frazil.spec.state import retracts
+from frazil.spec.state import APPENDED, check_counted, retracts
 from frazil.spec.steps import metadata_names
 from frazil.write.target import metadata_columns
 
@@ -69,9 +68,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
         # Nothing is deleted by its key, and a record without a value of the key is not refused before the query.
         return spec.of_records().model_copy(
             update={
-                "mode": "append",
-                "merge": (),
-                "key_columns": (),
+                **APPENDED,
                 "partition_by": None,
                 "sort_by": None,
                 "metadata": spec.metadata | named,
@@ -155,21 +152,14 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
 
 
 def with_counts(spec: TableSpec, query: Query) -> Query:
-    """Returns a query with the columns that `merge` counts records in: a table has them whatever its query selects.
+    """Returns a query with the columns that count records: a table has them whatever its query selects.
 
-    Raises: SpecError where the query makes such a column itself, whose values would be added.
+    Raises: SpecError where the query makes such a column itself.
     """
-    names = [name for name, function in spec.changes.merge if function == "count"]
+    names = spec.changes.counted_columns
     if not names or groups_of(spec) is not None:  # The counts of groups are in the query's order already.
         return query
-    selected = set(map(fold_case, query_columns(query)))
-    for name in names:
-        if fold_case(name) in selected:
-            raise SpecError(
-                f"`merge.{name}` is `count`, which makes a column of its own, and the query makes the column too",
-                remedy=f"give the count another name, leave `{name}` out of the query, or write `sum`",
-                where=spec.name,
-            )
+    check_counted(spec, query_columns(query))
     program, number = program_of(query), Literal(1, arrow_type(LongType()))
     stages = list(program.stages)
     last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))

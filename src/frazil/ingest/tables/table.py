@@ -36,7 +36,7 @@ from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
 from frazil.types import Batch, DerivedTable, Offsets, Progress
-from frazil.upsert.change_state import ChangeState
+from frazil.upsert.change_notes import ChangeState
 
 KEY_COLUMNS = "key-columns"
 RECORDS_SCHEMA = "records-schema"
@@ -67,7 +67,7 @@ class Table:
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: What is remembered for stages.
     watches: tuple[StageWatch, ...] = ()
-    #: Primary-key updates.
+    #: What is known of single changes.
     changes: ChangeState = field(default_factory=ChangeState)
     #: Figures of this process, for metrics.
     counts: RunCounts = field(default_factory=RunCounts)
@@ -218,7 +218,7 @@ class Table:
     @property
     def keeps_keys(self) -> bool:
         """Whether rows of the table are looked up: what identifies those of a batch is in memory until the batch is over."""
-        return self.spec.changes.mode == "upsert" or self.spec.changes.dedupe is not None
+        return self.spec.changes.looks_up_rows
 
     def _buffered_row_bytes(self) -> int:
         return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)

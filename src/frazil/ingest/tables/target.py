@@ -30,7 +30,7 @@ from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
 from frazil.spec.settings import HISTORY, ValueSpec
-from frazil.spec.state import is_merging, retracts
+from frazil.spec.state import retracts
 from frazil.stages.table import table_stages
 from frazil.upsert.commit import transfer_deletes
 from frazil.upsert.late_records import noted_times
@@ -154,7 +154,7 @@ def _change_reading(table: Table) -> ChangeReading:
         is_one_partition=len(table.partitions()) <= 1,
         is_one_topic=len(spec.source.topics) == 1 and spec.source.topics[0].literal is not None,
         is_key_known=table.is_key_known,
-        merge=spec.changes.merge if is_merging(spec) else (),
+        merge=spec.changes.merge if spec.changes.counts_every_row else (),
         retracts=retracts(spec),
         late=_late(spec),
         history=_history(spec) if keeps_history else None,

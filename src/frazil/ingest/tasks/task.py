@@ -43,8 +43,8 @@ from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import RAW_VALUE, Assembler
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.records.read_changes import check_keys, read_upserts
-from frazil.upsert.records.unfit import refuse_unfit
 from frazil.upsert.task_changes import TaskChanges
+from frazil.upsert.task_kinds import refuse_unfit
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
@@ -400,7 +400,7 @@ class TableRun:
 
     def _digest(self, rows: pa.Table) -> None:
         """Adds rows to the digest of those that are appended, where the ledger has one (`next_ledger`)."""
-        if self.target.dedupe is None and not any(stage.keeps_aside for stage in self.target.stages):
+        if not self.target.looks_up_rows and not any(stage.keeps_aside for stage in self.target.stages):
             self.tally.digest_rows(rows)
 
     def report(self) -> TaskReport:

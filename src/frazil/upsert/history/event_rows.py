@@ -35,8 +35,6 @@ class EventRows:
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target, self._topics = target, topics
         self._rows: list[pa.Table] = []
-        #: See ChangeRows: no record needs the row of another key.
-        self.lost: set[tuple[str, int, int]] = set()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic, as `ChangeRows.take`."""

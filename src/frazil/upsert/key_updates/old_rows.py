@@ -1,4 +1,4 @@
-"""Primary-key updates without all of their values: a value that was not sent is in the row of the old key.
+"""The keys that rows had before primary-key updates, and values that are in the row of the old key alone.
 
 The source deletes the row of the old key and writes the row of the new key, in one record or in two records with the
 same position in its log. Where one task reads both, the old row is known.
@@ -7,16 +7,16 @@ same position in its log. Where one task reads both, the old row is known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.schema.arrow import Bools, Ints
-from frazil.stages.changes import DELETE, UPSERT
+from frazil.schema.arrow import Bools, Ints, Records
+from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.upsert.deduplicate import Ranked, key_codes
 
 Place = tuple[int, int, int]
@@ -45,6 +45,44 @@ KEY_CHANGED = "\x00moved"
 """Column of buffered rows: whether the row had another key and needs values that nothing in the batch has. A missing
 row is an error then, not null.
 """
+Make = Callable[[Records], Sequence[pa.Array]]
+"""Makes the key columns of the table from columns of records."""
+
+
+@dataclass(frozen=True)
+class UpdatedKeys:
+    """Keys that rows had before, and the records that are parts of updates."""
+
+    #: One array per key column, `(n_changes,)`, where some UPSERT replaces a row with another key; null where the key is
+    #: unchanged. A key that could not be read is given as the row's own key. Unavailable values are in the row of the old
+    #: key. Empty where no change does.
+    old_keys: tuple[pa.Array, ...] = ()
+    #: Per record that is one of the two parts of an update: its index, its position in the source's log, and whether it is
+    #: the delete part.
+    parts: Sequence[tuple[int, str, bool]] = field(default=())
+
+    def take(self, at: pa.Array) -> UpdatedKeys:
+        """See Carried."""
+        return replace(self, old_keys=tuple(key.take(at) for key in self.old_keys))
+
+    def of_records(self, rows: Ints) -> UpdatedKeys:
+        """See Carried."""
+        return replace(self, parts=[(int(rows[row]), position, is_delete) for row, position, is_delete in self.parts])
+
+    def in_query(self, names: Sequence[str], columns: Records, make: Make) -> UpdatedKeys:
+        """See Carried."""
+        if not self.old_keys:
+            return self
+        old = dict(zip(names, self.old_keys, strict=True))
+        before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
+        is_changed: Bools = np.logical_or.reduce([np.asarray(key.is_valid()) for key in self.old_keys])
+        mask = pa.array(is_changed)
+        return replace(self, old_keys=tuple(pc.if_else(mask, key, pa.scalar(None, key.type)) for key in make(before)))
+
+
+def updated_keys(changes: Changes) -> UpdatedKeys:
+    """Returns what the changes carry of primary-key updates."""
+    return changes.carried if isinstance(changes.carried, UpdatedKeys) else UpdatedKeys()
 
 
 @dataclass(frozen=True)

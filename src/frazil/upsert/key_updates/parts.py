@@ -1,4 +1,4 @@
-"""The parts of primary-key updates in records: which belong together, and what a task reports of them.
+"""The parts of primary-key updates: which belong together, what a task reports of them, and what the driver keeps.
 
 The source writes the delete of the old key and the insert of the new one at the same position of its log. Both must be in
 one batch where the insert lacks values, which only the row of the old key has.
@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition
 from frazil.report import ChangeReport
 from frazil.schema.arrow import Bools, Records
 from frazil.stages.changes import Changes
 from frazil.types import Offsets, Place
-from frazil.upsert.key_updates.carried import updated_keys
-from frazil.upsert.key_updates.old_rows import updated_key_places
+from frazil.upsert.key_updates.old_rows import updated_key_places, updated_keys
 from frazil.write.target import TableTarget
 
 _NOTES = "primary_key_updates"
@@ -31,6 +31,14 @@ UNPAIRED, ABANDONED, APPLIED_EARLY = "unpaired", "abandoned", "applied_early"
 had another key, where the row of the old key was not found; places of parts whose other part is no longer waited for; topic
 and position of updates whose insert part is already in the table, because it arrived first and had all of its values.
 """
+REFUSED = {
+    UNPAIRED: (
+        ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE,
+        "the primary-key update is incomplete: the record does not have all values, and the row of the old key is neither"
+        " in the table nor in the batch",
+    )
+}
+"""By the name under which places are noted, why their records are bad."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,15 @@ def key_update_notes(changes: ChangeReport) -> KeyUpdateNotes:
 
 
 class KeyUpdateSearch:
-    """Searches the records of one table in one task for primary-key updates."""
+    """Searches the records of one table in one task for primary-key updates. unpaired: the places of those whose old row is
+    not found, while they become known.
+    """
 
-    def __init__(self, target: TableTarget) -> None:
+    def __init__(self, target: TableTarget, unpaired: Collection[Place] = ()) -> None:
         self._is_one_task = target.known.is_single_task
         self._parts = IncompleteUpdates(target.known.of(ABANDONED), target.known.of(APPLIED_EARLY))
+        self._unpaired = unpaired
+        self._ends: Offsets = {}
         #: Whether another task must read the batch again, with all of its records.
         self.needs_one_task = False
 
@@ -101,18 +113,21 @@ class KeyUpdateSearch:
         self.needs_one_task |= bool(updated_keys(changes).old_keys) and not self._is_one_task
         self._parts.take(topic, updated_keys(changes).parts, records)
 
-    def ends(self) -> Offsets:
-        """Returns where the batch must end, as `IncompleteUpdates.ends`; without an end where it must be read by one task
-        first.
-        """
+    def close(self) -> None:
+        """Finds after the last record where the batch must end; nowhere where it must be read by one task first."""
         if self._is_one_task:
-            return self._parts.ends()
-        self.needs_one_task |= self._parts.has_lone_deletes
-        return {}
+            self._ends = self._parts.ends()
+        else:
+            self.needs_one_task |= self._parts.has_lone_deletes
 
-    def notes(self, ends: Offsets, unpaired: Collection[Place]) -> dict[str, tuple[Any, ...]]:
+    @property
+    def is_refused(self) -> bool:
+        """Whether the batch must be read again."""
+        return bool(self.needs_one_task or self._ends or self._unpaired)
+
+    def notes(self) -> dict[str, tuple[Any, ...]]:
         """Returns what the task reports, as `key_update_notes` reads it."""
-        notes = KeyUpdateNotes(self.needs_one_task, tuple(sorted(unpaired)), self._parts.alone(), ends)
+        notes = KeyUpdateNotes(self.needs_one_task, tuple(sorted(self._unpaired)), self._parts.alone(), self._ends)
         return {} if notes == KeyUpdateNotes() else {_NOTES: (asdict(notes),)}
 
 
@@ -193,3 +208,44 @@ def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
 
 def _before(key_update_parts: Iterable[KeyUpdatePart], ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
     return [part for part in key_update_parts if part.offset < ends.get((part.topic, part.partition), math.inf)]
+
+
+# In the driver, from one batch to the next
+
+
+@dataclass
+class PendingUpdate:
+    """The state of a primary-key update of which only one part has been read."""
+
+    #: When the table first met the record, by the clock of the process.
+    since_ms: int
+    #: The ends of the partitions one minute later: the source writes both parts at once, so the other part is before
+    #: these.
+    ends: Mapping[Partition, int] | None = None
+
+
+@dataclass
+class KeyUpdateState:
+    """Incomplete primary-key updates of a table."""
+
+    #: Records whose row had another key, where the row of that key is not known; for the batch that is planned again.
+    unpaired: frozenset[Place] = frozenset()
+    #: Records whose other part is no longer waited for; for the batch that is planned again.
+    abandoned: frozenset[Place] = frozenset()
+    #: Records without their other part, or without the row, with the time at which each was first read.
+    pending: dict[Place, PendingUpdate] = field(default_factory=dict)
+    #: By topic and position in the source's log, updates whose insert alone is in the table, with the time of that commit in
+    #: milliseconds since the epoch.
+    applied_early: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def end_batch(self) -> None:
+        """Forgets the records that were collected for a batch which is committed now."""
+        self.unpaired = self.abandoned = frozenset()
+
+    def noted(self) -> dict[str, tuple[Place, ...] | tuple[tuple[str, str], ...]]:
+        """Returns what tasks must know, by name (see KnownRecords)."""
+        return {
+            UNPAIRED: tuple(sorted(self.unpaired)),
+            ABANDONED: tuple(sorted(self.abandoned)),
+            APPLIED_EARLY: tuple(sorted(self.applied_early)),
+        }

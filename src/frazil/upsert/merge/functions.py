@@ -1,15 +1,22 @@
-"""Which function merges the values of each column of a table, and the types that it takes."""
+"""Which function merges the values of each column of a table, the types that it takes, and the values that it refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from frazil.column_names import Spellings
+from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
+from frazil.schema.arrow import Bools
+from frazil.stages.changes import Changes, ReadRecords
+from frazil.upsert.records.read_changes import refuse
 from frazil.write.target import TableTarget
 
 _ALL_COLUMNS = ""
@@ -19,6 +26,8 @@ ADDING = ("sum", "count")
 """The functions that add values, and from which a value can be subtracted."""
 COLLECTING = ("collect_set", "collect_list")
 """The functions that join lists."""
+_UNKNOWN = "the change does not have the value of {}, which cannot be merged without it"
+_COMPARED = ("min", "max")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -118,3 +127,36 @@ def _remedy(column: MergedColumn) -> str:
     if column.function in COLLECTING:
         return f"make a list of the value in a query, such as `array({column.name}) as {column.name}`"
     return "write another function, or declare the column with another type, and create the table again"
+
+
+def refuse_unmergeable(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes of a table whose rows are merged, with the records refused that have NaN where values are added
+    or compared, an infinity where they are added, or a value that the source did not send.
+    """
+    if target.changes is None or not target.changes.merge or not changes.ops.size or changes.must_read_again:
+        return changes
+    mismatches: list[Mismatch] = []
+    columns = {column.name: column for column in merged_columns(target)}
+    for n, (field, values) in enumerate(zip(target.fields, changes.columns, strict=True)):
+        if n in changes.unavailable:
+            reason = _UNKNOWN.format(field.name)
+            lacks = changes.unavailable[n]
+            mismatches += refuse(changes, lacks, field.name, ErrorClass.UNAVAILABLE_VALUE, reason, read.limit)
+        column = columns.get(field.name)
+        if column is not None and pa.types.is_floating(values.type):
+            bad, reason = _unfit(column, values)
+            mismatches += refuse(changes, bad, field.name, ErrorClass.OUT_OF_RANGE, reason, read.limit)
+    if not mismatches:
+        return changes
+    return replace(changes, decoded=changes.decoded.refusing(changes.decoded.refused, mismatches, read.limit))
+
+
+def _unfit(column: MergedColumn, values: pa.Array) -> tuple[Bools, str]:
+    """Returns which values a function cannot merge, bool `(n_values,)`, and why."""
+    if column.function in ADDING:
+        is_finite = np.asarray(pc.fill_null(pc.is_finite(values), True))
+        return ~is_finite, f"NaN and infinite values of {column.name} cannot be added: every later sum would be NaN too"
+    if column.function in _COMPARED:
+        is_nan = np.asarray(pc.fill_null(pc.is_nan(values), False))
+        return is_nan, f"NaN of {column.name} is neither less nor greater than other values"
+    return np.zeros(len(values), np.bool_), ""

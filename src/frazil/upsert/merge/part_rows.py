@@ -46,8 +46,6 @@ class PartRows:
         self._pending = 0
         self._count = 0
         self._cut: tuple[int, ...] | None = None
-        #: See ChangeRows: no record needs the row of another key.
-        self.lost: set[tuple[str, int, int]] = set()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic, as `ChangeRows.take`."""

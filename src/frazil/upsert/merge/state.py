@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, one_array
@@ -16,7 +17,6 @@ from frazil.stages.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import LatestChanges, Ranked, load_table
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, Hits
-from frazil.upsert.merge.averages import AVERAGE, COUNT, SUM, average
 from frazil.upsert.merge.functions import ADDING, COLLECTING, MergedColumn
 from frazil.upsert.merge.part_rows import CUT, merging_of, part_table
 from frazil.upsert.merge.parts import (
@@ -31,8 +31,8 @@ from frazil.upsert.merge.parts import (
     sketch_names,
 )
 from frazil.upsert.merge.sketches import ESTIMATE, SKETCH, SUFFIX, estimates_of, images_of
-from frazil.upsert.merge.sums import join
-from frazil.upsert.merged_changes import MergedChanges
+from frazil.upsert.merge.sums import AVERAGE, COUNT, SUM, average, join
+from frazil.upsert.merged_changes import Completed, MergedChanges
 from frazil.write.target import TableTarget
 
 _IN_TABLE = -1
@@ -51,12 +51,12 @@ _LARGE_AVERAGE = (
 _TOO_MANY = "merge the column with another function, or group by more columns, such as the day"
 
 
-def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
+def merge_parts(target: TableTarget, report: TaskReport, _: Callable[[Ranked], Ints]) -> MergedChanges:
     """Returns the parts of the tasks of `report`, of which at least one has some, as one change for each key: an upsert of
     its row, or a delete where a delete is all that the batch has of the key.
     """
     texts = [touched.keys for touched in report.changes.touched]
-    parts, is_emptied = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
+    parts, is_cut = _behind_cut(pa.concat_tables([load_table(text) for text in texts]).combine_chunks())
     combined = merging_of(target).combine(parts, *group_parts(parts, by_partition=False)) if len(parts) else parts
     count = len(combined)
     places = [np.asarray(one_array(combined[name])) for name in PLACES]
@@ -68,12 +68,12 @@ def merge_parts(target: TableTarget, report: TaskReport) -> MergedChanges:
         Ranked(keys_in(combined), ops, places[0], places[1], places[2], places[3], np.zeros(count, np.bool_)),
         np.zeros(count, np.int64),
         [0, count],
-        LatestChanges(every, is_fresh, every, every, 0 if is_emptied else -1),
+        LatestChanges(every, is_fresh, every, every, 0 if is_cut else -1),
         [[]],
         [None],
         sum(touched.change_count for touched in report.changes.touched),
-        "",
         combined,
+        merged_rows,
     )
 
 
@@ -100,9 +100,8 @@ class _State:
     keys: Ints
 
 
-def merged_rows(batch: MergedChanges, live_rows: Found, late: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
-    """Yields the merged rows of a batch, in the schema of the files, and the places of their changes, in the form of
-    `complete_buffered`. live_rows: of the keys. late: the keys whose row stays as it is.
+def merged_rows(batch: MergedChanges, live_rows: Found, late: Bools, _: Sequence[LiveFile]) -> Completed:
+    """Yields the merged rows of a batch. live_rows: of the keys. late: the keys whose row stays as it is.
 
     Raises: OSError where the store fails; SpecError where a value does not fit its column.
     """

@@ -1,13 +1,14 @@
 """Sums that no order of their values can overflow: numbers are added in limbs of 32 bits, each in an int64.
 
 The sum of `bigint` values in 64 bits fails on any prefix that is too large, though the total fits. Limbs add up two
-thousand million values before a limb is full, and whether the total fits its column is decided at the end.
+thousand million values before a limb is full, and whether the total fits its column is decided at the end. Averages are
+made of the sum and the count that a row has beside them, as often as it is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,11 @@ from frazil.schema.arrow import Bools, Ints, unsliced
 _BITS = 32
 _MASK = 2**_BITS - 1
 _OF_INTEGERS, _OF_DECIMALS = 2, 4
+AVERAGE = "avg"
+"""The function of a column whose values are the average of a column with its sum and one with its count."""
+SUM, COUNT = "_sum", "_count"
+"""What the names of these columns have behind that of the average."""
+_CONTEXT = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
 def limb_count(kind: pa.DataType) -> int:
@@ -112,3 +118,22 @@ def _decimals(limbs: Sequence[Ints], kind: pa.DataType) -> pa.Array:
 
 def _masked(values: np.ndarray, is_null: pa.Array) -> pa.Array:
     return pa.array(values, mask=np.asarray(is_null))
+
+
+def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Bools]:
+    """Returns the averages as values of a type, and which do not fit it, bool `(n_rows,)`; null for these, and without a
+    value. Decimals are rounded half up, as Spark does.
+    """
+    numbers = np.asarray(counts.fill_null(0))
+    has_none = (numbers == 0) | np.asarray(sums.is_null())
+    if not pa.types.is_decimal(kind):
+        totals = np.asarray(sums.cast(pa.float64()).fill_null(0.0))
+        return pa.array(totals / np.where(has_none, 1, numbers), mask=has_none), np.zeros(has_none.size, np.bool_)
+    step, end = Decimal(1).scaleb(-kind.scale), Decimal(1).scaleb(kind.precision - kind.scale)
+    values = [
+        None if is_none else _CONTEXT.divide(total, Decimal(number)).quantize(step, context=_CONTEXT)
+        for total, number, is_none in zip(sums.to_pylist(), numbers.tolist(), has_none.tolist(), strict=True)
+    ]
+    is_over = [value is not None and not -end < value < end for value in values]
+    fitting = [None if too_large else value for value, too_large in zip(values, is_over, strict=True)]
+    return pa.array(fitting, kind), np.array(is_over, np.bool_)

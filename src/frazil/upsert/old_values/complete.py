@@ -207,8 +207,8 @@ class _OldRows:
     def _use_later_keys(self, buffered: pa.Table, every: Ints, old_rows: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Uses rows that already exist under a later key, which have the values. A connector that repeats changes may
         have restored the row of the old key in its last state, without values that were not sent. A row under the own
-        key from before the update no longer counts, as in a table that was emptied
-        since; a row that a key has received later is another row.
+        key from before the update no longer counts, as behind a delete of all
+        rows; a row that a key has received later is another row.
         """
         if LATER_KEYS not in buffered.schema.names:
             return

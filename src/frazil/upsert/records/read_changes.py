@@ -25,7 +25,7 @@ from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_f
 from frazil.schema.selection import Path
 from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords
 from frazil.types import Place
-from frazil.upsert.change_state import REFUSED
+from frazil.upsert.change_notes import REFUSED
 from frazil.upsert.history.times import as_versions
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns

@@ -17,6 +17,8 @@ from frazil_verify.independent.topic import Range, Record
 
 MOST_OFFSETS = 1_000_000
 """The most offsets of a part."""
+_AT_ONCE = 2_000
+"""The most records whose values are Python's at a time: so many stay in the caches of the processor."""
 HASH, NUMBER, OFFSET, IS_DELETE, ORDER = "hash", "number", "offset", "is_delete", "order"
 
 
@@ -115,7 +117,7 @@ def _read_parts(
             while not _holds(ranges[place], left[0]):
                 yield ranges[place], _finished(growing, ranges[place], keeper)
                 place, growing = place + 1, _Growing()
-            count = bisect_left(left, ranges[place].end, key=lambda record: record.offset)
+            count = min(_AT_ONCE, bisect_left(left, ranges[place].end, key=lambda record: record.offset))
             records = maker.taken(left[:count])
             if records:
                 growing.add(rules, records, maker.make(records))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,6 @@ class RowMaker:
         self._texts = {column.name for column in rules.schema if pa.types.is_string(column.type)}
         self._quick = self._quick_types()
         self._signatures: dict[Any, _Quick | None] = {}
-        self._tries = _TRIES
         envelope = rules.format.envelope
         is_avro = rules.format.name == "avro"
         self._envelope = (
@@ -207,73 +206,15 @@ class RowMaker:
                 quick[name] = (kind_name, _QUICK[kind_name])
         return quick
 
-    def _make_at_once(self, records: Sequence[Record]) -> Made | None:
-        """Returns what records have become that all have the fields of the first one, with the types of their columns; None
-        where a rule must decide on some.
-        """
-        values = [record.value for record in records]
-        try:
-            texts = [value.decode() for value in values]  # type: ignore[union-attr]
-            pairs = [_SCAN(text, 0) for text in texts]
-            rows = [row for row, _ in pairs]
-            if set(map(type, rows)) != {dict} or [end for _, end in pairs] != list(map(len, texts)):
-                return None
-            names = tuple(rows[0])
-            if (
-                len(names) < _LEAST_AT_ONCE
-                or not self._quick.keys() >= set(names)
-                or set(map(len, rows)) != {len(names)}
-            ):
-                return None
-            columns = dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
-            quotes = np.full(len(rows), 2 * len(names))
-            if not all(self._fits(name, column, quotes) for name, column in columns.items()):
-                return None
-            # In others a name is there twice, or a text has a quote.
-            is_plain = quotes == [value.count(b'"') for value in values]  # type: ignore[union-attr]
-            table = self._table_of(columns, len(rows), records)
-        except (AttributeError, KeyError, StopIteration, ValueError, RecursionError, *_NO_COLUMN):
-            return None
-        kept = np.flatnonzero(is_plain)
-        if kept.size < len(rows):
-            table = table.take(pa.array(kept))
-        return self._with_slow(table, kept, np.flatnonzero(~is_plain).tolist(), records)
-
-    def _fits(self, name: str, column: Sequence[Any], quotes: np.ndarray[Any, Any]) -> bool:
-        """Whether the values of a column need no rule. quotes: of each row, to which those of the values are added."""
-        kind, types = self._quick[name]
-        present = set(map(type, column))
-        if not present <= {*types, type(None)}:
-            return False
-        if kind == "string":
-            quotes += 2 if type(None) not in present else 2 * np.array([value is not None for value in column])
-        if kind != "double":
-            return True
-        if int in present and any(type(value) is int and (value == 0 or abs(value) >= _EXACT) for value in column):
-            return False  # `-0` is a negative zero, and a larger integer may be inexact.
-        return bool(np.isfinite([value for value in column if value is not None]).all())
-
     def _make_quickly(self, records: Sequence[Record]) -> Made | None:
-        made = self._make_at_once(records) if self._tries else None
-        if made is not None:
-            self._tries = _TRIES
-            return made
-        self._tries = max(0, self._tries - 1)
         rows = [self._quickly(record.value) for record in records]
         slow = [number for number, row in enumerate(rows) if row is None]
         kept = [number for number, row in enumerate(rows) if row is not None]
         try:
             table = self._table([row for row in rows if row is not None], [records[number] for number in kept])
-        except _NO_COLUMN:
+        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, pa.ArrowTypeError):
             return None
-        return self._with_slow(table, np.array(kept, np.int64), slow, records)
-
-    def _with_slow(
-        self, table: pa.Table, sources: np.ndarray[Any, Any], slow: Sequence[int], records: Sequence[Record]
-    ) -> Made:
-        """Returns rows with those of other records, on which rules decide. sources: the indexes of the records of the rows.
-        slow: those of the other records.
-        """
+        sources = np.array(kept, np.int64)
         if not slow:
             return Made(table, sources)
         other = self._made([records[number] for number in slow], [self.outcome_of(records[number]) for number in slow])
@@ -399,28 +340,17 @@ class RowMaker:
         return tuple(row.get(name) for name in names)
 
     def _table(self, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Table:
-        names = {column.name for column in self._fields} - self._metadata.keys()
-        images = {column for column, name in self._metadata.items() if name == "image"}
-        columns = {name: _values_of(name, rows) for name in names | images}
-        return self._table_of(columns, len(rows), records)
-
-    def _table_of(self, columns: Mapping[str, Sequence[Any]], count: int, records: Sequence[Record]) -> pa.Table:
-        """Returns the columns of the table. columns: values by column, which some may lack. count: of the rows. records: of
-        the rows.
-        """
-        arrays = []
+        columns = []
         for column in self._fields:
             name = self._metadata.get(column.name, "")
             if name in _KNOWN_METADATA and name != "image":
-                values: Sequence[Any] = list(_metadata_of(name, records))
+                values: Iterator[Any] | list[Any] = list(_metadata_of(name, records))
                 if name == "key" and pa.types.is_string(column.type):
                     values = [None if key is None else key.decode() for key in values]
-                arrays.append(pa.array(values, column.type))
-            elif column.name in columns:
-                arrays.append(pa.array(columns[column.name], column.type))
             else:
-                arrays.append(pa.nulls(count, column.type))
-        return pa.Table.from_arrays(arrays, schema=pa.schema(self._fields))
+                values = _values_of(column.name, rows)
+            columns.append(pa.array(values, column.type))
+        return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
 
 
 def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -436,7 +366,8 @@ def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
             moment = record.timestamp_ms
             yield None if moment is None else _EPOCH + timedelta(milliseconds=moment)
         return
-    yield from map(attrgetter(name), records)
+    for record in records:
+        yield getattr(record, name)
 
 
 def _refuse(text: str) -> Any:
@@ -444,11 +375,5 @@ def _refuse(text: str) -> Any:
 
 
 _UNKNOWN: Any = object()
-_LEAST_AT_ONCE = 2
-"""`itemgetter` returns a tuple for so many names."""
-_TRIES = 3
-"""So many times in a row records are looked at together without success."""
-_NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _MOST_SIGNATURES = 10_000
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-_SCAN: Any = _DECODER.scan_once  # type: ignore[attr-defined]
