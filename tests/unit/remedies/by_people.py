@@ -23,6 +23,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "name a field that records have, or declare it under `columns` where `field` names another one": _FILE,
     "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
     "wait until a batch is committed": _WAIT,
+    "install it with `pip install 'frazil-blobs[lance]'`": _INSTALL,
     "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`": _INSTALL,
     "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`": _INSTALL,
     "add --foreign FILE, or leave --group out": _ARGUMENT,

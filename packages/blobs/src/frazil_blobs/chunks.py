@@ -44,7 +44,8 @@ REPEATED_WITHIN = 100
 MOST_HELD_BYTES = 128 * MiB
 """The bytes of open values, and of whole ones that are handed over at a time, unless one value has more."""
 MISSING, OUT_OF_ORDER, CONFLICT, MALFORMED, DAMAGED = (
-    ErrorClass(f"chunk_{name}") for name in ("missing", "out_of_order", "conflict", "malformed", "damaged")
+    ErrorClass(name)
+    for name in ("chunk_missing", "chunk_out_of_order", "chunk_conflict", "chunk_malformed", "chunk_damaged")
 )
 _PREFIX = "frazil-chunk-"
 _ID, _INDEX, _COUNT, _CHECKSUM = (f"{_PREFIX}{name}" for name in ("id", "index", "count", "checksum"))

@@ -28,19 +28,21 @@ def _imported(root: Path, queries: SparkQueries, flow: str, **more: Any) -> Grou
 
 def test_type_1_keeps_the_row_of_the_greatest_sequence(tmp_path: Path, queries: SparkQueries) -> None:
     imported = _imported(tmp_path, queries, _FLOW.format("seq", 1))
-    for row in (
+    rows: tuple[dict[str, object], ...] = (
         {"id": 1, "city": "Bonn", "op": "INSERT", "seq": 1},
         {"id": 1, "city": "Ulm", "op": None, "seq": 3},
         {"id": 2, "city": "Kiel", "op": "INSERT", "seq": 5},
         {"id": 3, "city": "Jena", "op": "INSERT", "seq": 1},
-    ):
+    )
+    for row in rows:
         imported.put(row)
     imported.catch_up()
-    for row in (
-        {"id": 1, "city": "Mainz", "op": "UPDATE", "seq": 2},  # Late.
-        {"id": 2, "city": None, "op": "DELETE", "seq": 4},  # Late as well.
+    late: tuple[dict[str, object], ...] = (
+        {"id": 1, "city": "Mainz", "op": "UPDATE", "seq": 2},
+        {"id": 2, "city": None, "op": "DELETE", "seq": 4},
         {"id": 3, "city": None, "op": "DELETE", "seq": 2},
-    ):
+    )
+    for row in late:
         imported.put(row)
     imported.catch_up()
     assert imported.table_rows("id", "city", "seq") == [(1, "Ulm", 3), (2, "Kiel", 5)]
