@@ -1,4 +1,7 @@
-"""`frazil verify` on a standalone cluster, whose workers make the copies and compare them."""
+"""`frazil verify` on a standalone cluster, whose workers make the copies and compare them.
+
+In time: the same commands on this machine in integration/test_proofs.py.
+"""
 
 from __future__ import annotations
 
