@@ -49,8 +49,10 @@ def tags_of_commits(
 
 
 def tags_of_group(position: Position, group: str) -> frozenset[str]:
-    """Returns the tags that the table has of publishes of a group."""
-    return frozenset(name for name in position.tags if re.fullmatch(rf"{re.escape(group)}-[0-9]+", name))
+    """Returns the tags that the table has of publishes of a group. Their numbers are times in milliseconds: a shorter one,
+    such as that of a date, is in a tag of somebody else.
+    """
+    return frozenset(name for name in position.tags if re.fullmatch(rf"{re.escape(group)}-[0-9]{{13,}}", name))
 
 
 def tags_of_left_group(position: Position, group: str) -> frozenset[str]:

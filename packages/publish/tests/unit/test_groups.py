@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.maintenance_port import BranchMove, Copy, Transfer
+from frazil.catalog.maintenance_port import BranchMove, Copy, Tag, Transfer
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ops.seen_by_readers import FailedAudit, PublishReport
@@ -227,6 +227,19 @@ def test_readers_of_one_generation_have_its_tag_on_both_tables(shop: Shop) -> No
         tags.append(set(names[0]))
     assert [len(names) for names in tags] == [1, 2, 2, 2]
     assert tags[3].isdisjoint(tags[0])
+
+
+def test_a_tag_of_somebody_else_stays_though_it_begins_as_those_of_the_group(shop: Shop) -> None:
+    shop.ingest_both(10)
+    shop.publish()
+    (snapshot_id,) = {ref.snapshot for ref in shop.branches.metadata(CUSTOMERS).refs.values()}  # type: ignore[union-attr]
+    tags = {"shop-20261129": Tag(snapshot_id, 10**9), "shop-2": Tag(snapshot_id, 10**9)}
+    shop.branches.move(BranchMove(CUSTOMERS, None, None, None, new_id(), tags=tags))
+    for offset in (11, 12):
+        shop.ingest_both(offset)
+        shop.publish()
+    Publisher(shop.branches, shop, "p", shop.clock).publish(Published(CUSTOMERS))
+    assert tags.keys() <= shop.branches.metadata(CUSTOMERS).refs.keys()  # type: ignore[union-attr]
 
 
 def test_main_of_one_table_that_was_set_back_holds_the_group(shop: Shop) -> None:

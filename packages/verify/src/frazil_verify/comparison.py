@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -21,6 +22,15 @@ _ROWS_PER_TASK = 50_000
 
 class NotComparable(Exception):
     """Why rows cannot be compared."""
+
+
+def with_sorted(rows: DataFrame, lists: Set[str]) -> DataFrame:
+    """Returns the rows with the elements of these lists in ascending order; a column that is not there is left out."""
+    from pyspark.sql import functions as f  # noqa: PLC0415  (as in `compare`)
+
+    for name in lists & {*rows.columns}:
+        rows = rows.withColumn(name, f.sort_array(f.col(f"`{name}`")))
+    return rows
 
 
 def compare(table: DataFrame, wanted: DataFrame) -> Difference:

@@ -30,8 +30,10 @@ from frazil.ops.status import find_tables
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
+from frazil.spec.grouped_tables import groups_of
+from frazil.spec.models import TableSpec
 from frazil_verify.compare import PREFIX
-from frazil_verify.comparison import NotComparable, compare
+from frazil_verify.comparison import NotComparable, compare, with_sorted
 from frazil_verify.copies import (
     NOT_YET,
     Copies,
@@ -195,5 +197,14 @@ def _verified(
     ours, wanted = rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id)
     # Which values a sketch of quantiles keeps depends on the batches that records are read in.
     sketches = [name for name, function in table.spec.changes.merge if function == "quantile_sketch"]
-    difference = compare(ours.drop(*sketches), wanted.drop(*sketches))
+    lists = unordered_lists(table.spec)
+    difference = compare(*(with_sorted(side.drop(*sketches), lists) for side in (ours, wanted)))
     return VerifiedTable(table.name, difference=difference, is_partial=is_partial)
+
+
+def unordered_lists(spec: TableSpec) -> frozenset[str]:
+    """Returns the columns with lists of sessions: those of joined sessions are in the order of batches."""
+    grouping = groups_of(spec)
+    if grouping is None or grouping.session is None:
+        return frozenset()
+    return frozenset(name for name, function in grouping.merge if function in ("collect_list", "collect_set"))
