@@ -18,7 +18,7 @@ from tests.acceptance.pipelines import Pipeline
 class SceneTable:
     """An upsert table of scenes, the topic that feeds it, and the packs of its objects."""
 
-    def __init__(self, pipeline: Pipeline, forget: str = "720h") -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.objects = pipeline.folder / "objects"
         self.name, self.topic = pipeline.add_fed_table(
@@ -36,7 +36,6 @@ class SceneTable:
                 "embeddings": {"embedding": {"dimension": DIMENSION, "index": True}},
                 "types": {"image": "image/png", "clip": "video/*"},
                 "store": self.objects.as_uri(),
-                "forget": forget,
             },
         )
         pipeline.document["maintenance"] = {"orphans": {"age": "1ms"}}

@@ -67,8 +67,7 @@ def test_what_killed_processes_leave_is_no_part_of_the_table_and_is_swept(
 )
 @pytest.mark.timeout(4 * 3600)
 def test_a_table_of_scenes_after_many_kills(pipeline: Pipeline, operator: Operator, kills: int) -> None:
-    # Otherwise a pack may have up to half of its bytes dead until it is as old as `forget`.
-    table = SceneTable(pipeline, forget="1ms")
+    table = SceneTable(pipeline)
     table.produce([Scene(number) for number in range(20)])
     for number in range(kills):
         first = pipeline.run()

@@ -55,11 +55,22 @@ def uses(**live_bytes: int) -> dict[str, PackUse]:
 
 
 def test_packs_that_are_mostly_dead_or_old_with_dead_bytes_are_copied() -> None:
-    found = packs(dead=1000, mostly=1000, half=1000, whole=1000, old_whole=1000, old_less=1000)
-    used = uses(mostly=499, half=500, whole=1000, old_whole=1000, old_less=999, elsewhere=1)
+    found = packs(dead=1000, mostly=1000, half=1000, whole=20_000, old_whole=1000, old_less=1000)
+    used = uses(mostly=499, half=500, whole=20_000, old_whole=1000, old_less=999, elsewhere=1)
     assert worth_copying(used, found, PACK_BYTES, NOW_MS // 2) == {"mostly", "old_less"}
     assert BlobSettings(columns=("image",), store="s3://lake/o").forget == 720 * 3600
     assert BlobSettings.model_validate({"columns": ["image"], "store": "s3://lake/o", "forget": "1h"}).forget == 3600
+
+
+def test_those_that_have_most_dead_bytes_are_copied_until_few_of_all_are_dead() -> None:
+    sizes = dict.fromkeys(("half", "tenth", "twentieth", "whole", "mostly"), 1000)
+    live = {"half": 500, "tenth": 900, "twentieth": 950, "whole": 1000, "mostly": 100}
+    assert worth_copying(uses(**live), packs(**sizes), PACK_BYTES, 0) == {"mostly", "half"}
+    sizes["tenth"], live["tenth"] = 10_000, 9000
+    assert worth_copying(uses(**live), packs(**sizes), PACK_BYTES, 0) == {"mostly", "half", "tenth"}
+    at_limit = worth_copying(uses(one=950, other=950), packs(one=1000, other=1000), PACK_BYTES, 0)
+    above = worth_copying(uses(one=949, other=950), packs(one=1000, other=1000), PACK_BYTES, 0)
+    assert (at_limit, above) == (set(), {"one"})
 
 
 def test_small_packs_are_copied_together_where_there_are_many() -> None:

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.api.results import Difference
+from frazil.catalog.iceberg.java import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +67,7 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
         )
         return Difference(count, int(sums[0] or 0), int(sums[1] or 0), missing, surplus)
     except (PySparkException, Py4JJavaError) as error:
-        raise NotComparable(str(error).splitlines()[0]) from None
+        raise NotComparable(f"Spark cannot compare its rows: {cause_of(error)}") from None
     finally:
         rows.unpersist()
         conf.set(_TASKS, most_tasks)

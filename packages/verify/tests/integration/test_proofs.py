@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from packages.verify.tests.integration.files import replace_rows
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline, ended
 
@@ -98,7 +99,7 @@ def damaged(scene: Scene) -> Iterator[dict[tuple[int, int], str]]:
     lost, changed, doubled = (rows.slice(place, 1) for place in (0, 1, 2))
     place = rows.schema.get_field_index("amount")
     other = changed.set_column(place, rows.schema.field(place), pa.array([0.5]))
-    pq.write_table(pa.concat_tables([other, doubled, rows.slice(2)]), path)
+    replace_rows(path, pa.concat_tables([other, doubled, rows.slice(2)]))
     kinds = ((lost, "missing"), (changed, "changed"), (doubled, "doubled"))
     yield {(row["_kafka_partition"][0].as_py(), row["_offset"][0].as_py()): kind for row, kind in kinds}
     path.write_bytes(whole)
@@ -143,7 +144,8 @@ def test_whole_rows_are_those_of_the_ledger(scene: Scene) -> None:
 def test_a_comparison_that_is_killed_again_and_again_goes_on_and_finds_the_same(
     scene: Scene, tmp_path: Path, words: tuple[str, ...], point: str
 ) -> None:
-    _, expected = scene.verify(*words)
+    code, expected = scene.verify(*words)
+    assert (code, expected[EVENTS]["equal"]) == (4, False), expected
     pipeline, kills = scene.pipeline, 0
     environment = {"FRAZIL_FAILPOINTS": f"{point}=kill", "TMPDIR": str(tmp_path)}
     while True:
@@ -156,6 +158,17 @@ def test_a_comparison_that_is_killed_again_and_again_goes_on_and_finds_the_same(
     assert kills >= 2
     assert json.loads(done.stdout)["tables"] == expected
     assert not list(tmp_path.glob("frazil-kept-*"))
+
+
+@pytest.mark.slow
+def test_a_file_that_spark_cannot_read_is_named(scene: Scene) -> None:
+    path = scene.file_of(EVENTS)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"?")
+    code, tables = scene.verify(EVENTS)
+    path.write_bytes(whole)
+    assert (code, tables[EVENTS]["equal"]) == (1, None), tables
+    assert "is not a Parquet file" in tables[EVENTS]["reason"]
 
 
 def test_a_report_has_every_difference_so_that_a_repair_mends_them_all(scene: Scene, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 
-from frazil_verify.model import protobuf
+from frazil_verify.model import proto_files, protobuf
 from frazil_verify.model.faults import NotRead, Unreadable
 from frazil_verify.model.proto_files import messages_of
 from frazil_verify.model.settings import Settings, table_of
@@ -130,6 +130,18 @@ def test_a_required_field_that_is_missing_is_damage() -> None:
     assert row_of(b"\0\0\0\0\7\0\x08\0", {"v": "int"}, schema) == {"v": 0}
     with pytest.raises(Unreadable):
         protobuf.read_value(b"\0\0\0\0\7\0", {7: schema})
+
+
+def test_a_schema_may_import_one_of_any_name() -> None:
+    text = 'syntax = "proto3"; import "schema.proto"; message M { Size v = 1; }'
+    schema = messages_of(text, (("schema.proto", SIZE),))
+    assert row_of(b"\0\0\0\0\7\0\x08\5", {"v": "string"}, schema) == {"v": "LARGE"}
+
+
+def test_a_schema_that_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proto_files, "_TIMEOUT_S", 0.001)
+    with pytest.raises(NotRead, match="protoc needs more than"):
+        messages_of('syntax = "proto3"; message Slow { int32 a = 1; }')
 
 
 @pytest.mark.parametrize(

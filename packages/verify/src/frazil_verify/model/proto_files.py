@@ -13,7 +13,8 @@ from pathlib import Path
 from frazil_verify.model.faults import NotRead
 from frazil_verify.model.protobuf import Messages
 
-_OWN = "schema.proto"
+_OWN = "frazil/verify/judged.proto"
+"""A name that no schema imports."""
 _TIMEOUT_S = 60
 
 
@@ -42,13 +43,16 @@ def _compiled(sources: Path, target: Path, known: Sequence[str]) -> bytes:
     places = [f"--proto_path={place}" for place in (sources, *known)]
     # -P: Python must not import modules from the working directory.
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *places, "--include_imports"]
-    done = subprocess.run(
-        [*command, f"--descriptor_set_out={target}", _OWN],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*command, f"--descriptor_set_out={target}", _OWN],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotRead(f"protoc needs more than {_TIMEOUT_S} s for a schema of its records") from None
     if done.returncode or not target.exists():
         raise NotRead("protoc refuses a schema of its records")
     return target.read_bytes()
