@@ -68,7 +68,8 @@ def lack_number(values: pa.Array) -> Bools:
     """Returns which values are bytes that are not a number as text, bool `(n_values,)`."""
     values = _without_empty(values)
     numbers = strict_cast(read_utf8(values), pa.float64())
-    return np.asarray(values.is_valid()) & np.asarray(numbers.is_null())
+    is_bad: Bools = np.asarray(values.is_valid()) & np.asarray(numbers.is_null())
+    return is_bad
 
 
 def _without_empty(values: pa.Array) -> pa.Array:
