@@ -161,11 +161,18 @@ def _seconds_of_offsets(texts: pa.StringArray) -> pa.Array | None:
     return pc.if_else(is_behind, pc.negate(seconds), seconds)
 
 
+_FEW = 256
+"""So many texts are parsed one by one where some are invalid; more are parsed in pieces of so many."""
+
+
 def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """Returns the values parsed from texts; null where a text is invalid."""
     try:
         return texts.cast(target)
     except pa.ArrowInvalid:  # Arrow refuses all of them for some invalid ones.
+        if len(texts) > _FEW:
+            pieces = [texts[begin : begin + _FEW] for begin in range(0, len(texts), _FEW)]
+            return pa.concat_arrays([strict_cast(piece, target) for piece in pieces])
         fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
         return pc.if_else(fits, texts, None).cast(target)
 

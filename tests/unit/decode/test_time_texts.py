@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.decode.connect.values import LogicalType, read_logical_type
-from frazil.decode.epochs import read_texts
+from frazil.decode.epochs import read_texts, strict_cast
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import JsonTypes, Reading
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
@@ -116,3 +116,11 @@ def test_the_time_of_a_cloud_event_may_be_in_small_letters(tmp_path: Path) -> No
     event = {"specversion": "1.0", "id": "1", "source": "/o", "type": "t", "time": "2026-01-31t12:30:00z"}
     scenario.run({**event, "data": {"id": 1}})
     assert [row["at"] for row in scenario.rows()] == [_NOON]
+
+
+def test_an_invalid_text_among_many_is_the_only_one_without_a_value() -> None:
+    words = [f"{number}.5" for number in range(1000)]
+    texts = pa.array([*words, "much", None, *words])
+    numbers = [float(word) for word in words]
+    assert strict_cast(texts, pa.float64()).to_pylist() == [*numbers, None, None, *numbers]
+    assert strict_cast(texts[1000:1002], pa.float64()).null_count == 2

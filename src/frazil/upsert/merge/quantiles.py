@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
+from frazil.decode.columns import read_utf8
+from frazil.decode.epochs import strict_cast
 from frazil.errors import SpecError
 from frazil.raw_memory import COMPILED
 from frazil.schema.arrow import Bools, Ints
@@ -52,35 +54,26 @@ _TOTALS = _CAPACITIES.sum(axis=1)
 def sketches_of(values: pa.Array) -> Sketches:
     """Returns a sketch of each value, as lists of values and of their levels, and the least and the greatest value; null for
     null, for NaN and for empty bytes.
+
+    Raises: pa.ArrowInvalid where `lack_number` is true.
     """
-    numbers = numbers_of(values)
+    numbers = _without_empty(values).cast(pa.string()).cast(pa.float64())
     is_there = np.asarray(pc.fill_null(pc.invert(pc.is_nan(numbers)), False))
     kept, sizes = np.asarray(numbers.fill_null(0.0))[is_there], is_there.astype(np.int64)
     bounds = pc.if_else(pa.array(is_there), numbers, None)
     return (*_lists(kept, np.zeros(kept.size, np.uint8), sizes, is_there), bounds, bounds)
 
 
-def numbers_of(values: pa.Array) -> pa.Array:
-    """Returns numbers that are text in bytes, as float64; null for null and for empty bytes.
-
-    Raises: pa.ArrowInvalid for another text.
-    """
-    texts = pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(None, values.type), values)
-    return texts.cast(pa.string()).cast(pa.float64())
-
-
 def lack_number(values: pa.Array) -> Bools:
     """Returns which values are bytes that are not a number as text, bool `(n_values,)`."""
-    bad = np.zeros(len(values), np.bool_)
-    try:
-        numbers_of(values)
-    except pa.ArrowInvalid:
-        for n in range(len(values)):
-            try:
-                numbers_of(values.slice(n, 1))
-            except pa.ArrowInvalid:
-                bad[n] = True
-    return bad
+    values = _without_empty(values)
+    numbers = strict_cast(read_utf8(values), pa.float64())
+    is_bad: Bools = np.asarray(values.is_valid()) & np.asarray(numbers.is_null())
+    return is_bad
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(None, values.type), values)
 
 
 def sketches_in(images: pa.Array) -> Sketches:

@@ -11,7 +11,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
-from frazil.upsert.merge.quantiles import Sketches, images_of, sketches_in, sketches_of, united
+from frazil.upsert.merge.quantiles import Sketches, images_of, lack_number, sketches_in, sketches_of, united
 from tests.unit.upsert.grouping.grouping import Grouped
 
 _ERROR = 0.0165
@@ -67,6 +67,11 @@ def test_groups_are_apart_and_null_is_nothing() -> None:
     merged = united(*sketches_of(values), np.array([0, 0, 1, 1, 0, 2, 3]), counted, 4)
     assert merged[0].to_pylist() == [[1.0, 2.0, 3.0], None, None, None]
     assert [image is not None for image in images_of(*merged).to_pylist()] == [True, False, False, False]
+
+
+def test_bytes_that_are_not_a_number_are_found_among_others() -> None:
+    values = pa.array([b"1", b"", None, b"\xff", b"much", b"NaN", b"-1e3", b"1,5"], pa.binary())
+    assert lack_number(values).tolist() == [False, False, False, True, True, False, False, True]
 
 
 def test_an_image_of_another_form_is_refused() -> None:

@@ -317,7 +317,10 @@ class _Table:
         """Returns the expression of the order."""
         if words[0].upper() != "STRUCT":
             return _text(words)
-        first, *others = comma_separated(group(words, 1)[0])
+        items = list(comma_separated(group(words, 1)[0]))
+        if not items:
+            return _text(words)
+        first, *others = items
         if others:
             reason = f"changes are ordered by one column: of equal {_text(first)} the last record counts"
             remedy = f"make one value of all in the `select` as `{_SEQUENCE}`, such as a text that sorts as they do"

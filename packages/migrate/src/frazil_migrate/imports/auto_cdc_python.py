@@ -37,7 +37,13 @@ def statements_of(text: str) -> tuple[str, list[Loss]]:
     for node in ast.walk(module):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             reader.constants.setdefault(node.targets[0].id, node.value)
-    statements = [statement for node in ast.walk(module) for statement in reader.statements(node)]
+    statements: list[str] = []
+    for node in ast.walk(module):
+        try:
+            statements += reader.statements(node)
+        except KeyError as error:
+            reason = f"its argument {error} is missing, or is computed by Python"
+            reader.losses.append((_name(node), reason, "write the table in the pipeline file"))
     return ";\n".join(statements), reader.losses
 
 
@@ -178,7 +184,7 @@ class _Reader:
         return _literal(self._text(node))
 
 
-def _name(node: ast.expr) -> str:
+def _name(node: ast.AST) -> str:
     """Returns the last name of what is called."""
     if isinstance(node, ast.Call):
         return _name(node.func)

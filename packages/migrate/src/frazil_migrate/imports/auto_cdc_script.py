@@ -119,12 +119,19 @@ def _read(pipeline: Pipeline, words: list[str]) -> None:
 
 def _add_flow(pipeline: Pipeline, words: list[str], start: int, *, is_once: bool = False) -> None:
     target, place = name_at(words, start)
-    clauses = clauses_of(words[place:], _OF_FLOW)
-    if not {"FROM", "KEYS", "SEQUENCE BY"} <= clauses.keys():
-        raise ValueError
+    flow = _flow_of(target.removeprefix("LIVE."), words[place:])
     if is_once:
-        clauses["ONCE"] = []
-    pipeline.flows.append(Flow(target.removeprefix("LIVE."), clauses))
+        flow.clauses["ONCE"] = []
+    pipeline.flows.append(flow)
+
+
+def _flow_of(target: str, words: Sequence[str]) -> Flow:
+    """Returns the flow that clauses declare. Raises: ValueError where one is missing, or has no words."""
+    clauses = clauses_of(words, _OF_FLOW)
+    has_words = all(of or name == "IGNORE NULL UPDATES" for name, of in clauses.items())
+    if not has_words or not {"FROM", "KEYS", "SEQUENCE BY"} <= clauses.keys():
+        raise ValueError
+    return Flow(target, clauses)
 
 
 def _read_relation(pipeline: Pipeline, words: list[str], upper: list[str]) -> None:
@@ -149,7 +156,7 @@ def _read_relation(pipeline: Pipeline, words: list[str], upper: list[str]) -> No
     relation.clauses.update(clauses)
     pipeline.relations[relation.name] = relation
     if inline is not None:
-        pipeline.flows.append(Flow(relation.name, clauses_of(inline, _OF_FLOW)))
+        pipeline.flows.append(_flow_of(relation.name, inline))
 
 
 def _read_column(relation: Relation, words: list[str]) -> None:
@@ -198,7 +205,8 @@ def sources_in(words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         place += is_stream
         if is_stream and words[place : place + 1] == ["("]:
             inner, end = group(words, place)
-            yield first, end, name_at(inner, 0)[0]
+            if inner:
+                yield first, end, name_at(inner, 0)[0]
         elif words[place : place + 1] != ["("] and place < len(words):
             name, end = name_at(words, place)
             if name.upper() not in common:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil_migrate.imports.auto_cdc import import_flows
 from tests.unit.upsert.grouping.grouping import Grouped, at, moment
@@ -65,4 +67,35 @@ def test_type_2_keeps_each_version_with_the_names_that_readers_know(tmp_path: Pa
         (moment(10), moment(20), "Mainz", 9),
         (moment(20), moment(40), "Ulm", 3),
         (moment(50), None, "Ulm", 4),
+    ]
+
+
+def test_a_flow_whose_arguments_are_computed_is_reported_and_others_are_imported() -> None:
+    flow = 'dp.create_auto_cdc_flow(target="t", source="a", keys=["id"], sequence_by="seq")'
+    imported = import_flows(f"dp.create_auto_cdc_flow(**settings)\ndp.create_streaming_table(**table)\n{flow}\n", None)
+    assert list(yaml.safe_load(imported.text)["tables"]) == ["default.t"]
+    assert "its argument 'target' is missing, or is computed by Python" in imported.text
+    assert "its argument 'name' is missing, or is computed by Python" in imported.text
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "FROM STREAM(a) KEYS (id) SEQUENCE BY",
+        "FROM STREAM(a) KEYS (id) SEQUENCE BY seq STORED AS",
+        "FROM KEYS (id) SEQUENCE BY seq",
+    ],
+)
+@pytest.mark.parametrize("begin", ["CREATE FLOW f AS AUTO CDC INTO t", "CREATE STREAMING TABLE t FLOW AUTO CDC"])
+def test_a_clause_without_words_is_no_flow(begin: str, clauses: str) -> None:
+    with pytest.raises(SpecError, match="no AUTO CDC flow"):
+        import_flows(f"{begin} {clauses}", None)
+
+
+@pytest.mark.parametrize(
+    "more", ["FROM STREAM() KEYS (id) SEQUENCE BY seq", "FROM STREAM(a) KEYS (id) SEQUENCE BY STRUCT()"]
+)
+def test_empty_parentheses_make_a_draft_that_is_read_again(more: str) -> None:
+    assert list(yaml.safe_load(import_flows(f"CREATE FLOW f AS AUTO CDC INTO t {more}", None).text)["tables"]) == [
+        "default.t"
     ]
