@@ -33,6 +33,7 @@ _ENVELOPES = {
 _ORIGINS = (("database", "db"), ("schema", "schema"), ("table", "table"))
 """Where a row comes from: the end of the name in `metadata`, and the member of Debezium's `source`."""
 _SPACES = dict.fromkeys(map(ord, "\t\r\n"), " ")
+_DAMAGED = 10  # Up to one record in so many may be damaged in a topic of JSON: it becomes a dead letter.
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
 
 Schemas = Callable[[int], RegisteredSchema | None]
@@ -164,7 +165,7 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
         )
     objects = [_object_of(value) for value in values]
     present = [decoded for decoded in objects if decoded is not None]
-    if len(present) < len(values):
+    if len(present) < len(values) and len(present) * _DAMAGED < len(values) * (_DAMAGED - 1):
         return _Form("text" if all(map(_is_text, values)) else "raw")
     is_connect = all({"schema", "payload"} == decoded.keys() for decoded in present)
     rows = [decoded["payload"] if is_connect else decoded for decoded in present]

@@ -30,6 +30,8 @@ def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
     [
         (_records((None, {"a": 1})), {}, "JSON in 1 record"),
         (_records((None, b"a line"), (None, b"{")), {"value": {"format": "text"}}, "text in 2 records"),
+        (_records(*[(None, {"a": 1})] * 9, (None, b'{"a": ')), {}, "JSON in 10 records"),
+        (_records(*[(None, {"a": 1})] * 8, (None, b'{"a": ')), {"value": {"format": "text"}}, "text in 9 records"),
         (_records((None, b"a\tb\r\n"), (None, b"\n")), {"value": {"format": "text"}}, "text in 2 records"),
         (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 record"),
         (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ from frazil.ingest.tables.settings import declared_columns, identifier_names, la
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.plugins.formats import ENVELOPES
+from frazil.printable import plural
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import spelled
 from frazil.schema.parts import Path as FieldPath
@@ -169,6 +171,8 @@ def refuse_columns(table: Table, schema: Schema) -> None:
         check_kind(target)
 
 
+_CREATED = re.compile(r"frazil\..*\.created")
+"""The properties that pipelines give their tables with the first commit."""
 _SHOWN_DEFAULTS = 5
 _PLACES: tuple[MetadataField, ...] = ("source_order", "position")
 
@@ -181,6 +185,7 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
     metadata = keeps_old_metadata(state), removes_needed_metadata(state)
     spec = table.spec
     own = (
+        filled_by_another(table),
         text_order(spec, schema),
         topics_without_order(table),
         identified_otherwise(table),
@@ -191,6 +196,23 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         *columns_without_fields(table, schema),
     )
     return [words for words in own if words]
+
+
+def filled_by_another(table: Table) -> str:
+    """Returns a warning for a table with rows of another program, to which a run would add those of the topic's first
+    records too; empty for tables that a pipeline has written to, and where a record replaces the row of its key.
+    """
+    state, size, changes = table.state, table.catalog.size, table.spec.changes
+    if state is None or size is None or not size.live_row_count or table.spec.source.start.kind != "earliest":
+        return ""
+    is_of_pipeline = state.progress.snapshot_id is not None or any(map(_CREATED.fullmatch, state.properties))
+    if is_of_pipeline or (changes.looks_up_rows and not changes.counts_every_row):
+        return ""
+    return (
+        f"the table has {plural(size.live_row_count, 'row')} of another program, and a run reads its topics from their"
+        " beginning: records that are rows already become rows again. `frazil adopt "
+        f"{table.name} --from TOOL` continues where that program has stopped; `start: latest` reads new records alone"
+    )
 
 
 def columns_without_fields(table: Table, schema: Schema) -> Iterator[str]:

@@ -1,0 +1,67 @@
+"""A table that another program has filled is named before a run reads its topics from their beginning, and how to continue
+where that program has stopped.
+"""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.types import LongType
+
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ops.check import check_tables, comparison
+from frazil.schema.evolve import new_schema
+from frazil.types import DataFile
+from tests.unit.ops.conftest import Scenario
+from tests.unit.ops.test_plan import plan, produce
+
+WARNING = (
+    "the table has 1,500 rows of another program, and a run reads its topics from their beginning: records that are rows"
+    " already become rows again. `frazil adopt s.a --from TOOL` continues where that program has stopped;"
+    " `start: latest` reads new records alone"
+)
+
+
+def warnings(scenario: Scenario, settings: str = "topic: a", **properties: str) -> tuple[str, ...]:
+    """The plan's warnings of a table with rows of another program."""
+    produce(scenario, "a", {"id": 1})
+    scenario.catalog.create("s.a", new_schema([("id", LongType())]), properties, 2)
+    scenario.catalog.append_foreign("s.a", (DataFile("f.parquet", 1500, 10, "{}"),))
+    planned = plan(scenario, f"tables: {{s.a: {{{settings}}}}}\n")["s.a"]
+    return tuple(words for words in planned.warnings if "another program" in words)
+
+
+def test_plan_names_adopt_for_a_table_with_rows_of_another_program(scenario: Scenario) -> None:
+    assert warnings(scenario) == (WARNING,)
+
+
+def test_check_names_it_too(scenario: Scenario) -> None:
+    warnings(scenario)
+    spec = scenario.spec("tables: {s.a: {topic: a}}\n")
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
+    discovery.refresh_topics()
+    compare = comparison(spec, scenario.source, scenario.catalog)
+    (finding,) = check_tables(discovery.tables.values(), compare)
+    assert finding.is_ok
+    assert f"; warning: {WARNING}" in finding.found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "topic: a, start: latest",
+        "topic: a, start: 2026-01-31T00:00:00Z",
+        "topic: a, mode: upsert, key_columns: [id]",
+        "topic: a, dedupe: {by: [id]}",
+    ],
+)
+def test_nothing_is_said_where_no_record_becomes_a_second_row(scenario: Scenario, settings: str) -> None:
+    assert warnings(scenario, settings) == ()
+
+
+def test_sums_would_have_the_records_twice(scenario: Scenario) -> None:
+    settings = "topic: a, mode: upsert, key_columns: [id], merge: {n: count}"
+    assert warnings(scenario, settings) == (WARNING,)
+
+
+def test_nothing_is_said_of_a_table_that_a_pipeline_has_filled(scenario: Scenario) -> None:
+    assert warnings(scenario, **{"frazil.other.created": "true"}) == ()
