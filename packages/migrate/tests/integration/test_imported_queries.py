@@ -30,6 +30,7 @@ pytestmark = pytest.mark.jvm
 _FIELDS: dict[str, IcebergType] = {
     "id": LongType(), "item": StringType(), "price": DecimalType(10, 2), "placed": TimestampType(), "name": StringType(),
     "quantity": IntegerType(), "province": StringType(), "reason": StringType(), "status": StringType(),
+    "operation": StringType(), "op": StringType(), "updated_at": StringType(), "amount": StringType(), "region": StringType(), "value": StringType(),
 }  # fmt: skip
 _OF_CHANGES: dict[str, IcebergType] = {
     "_op": StringType(), "_source_ts": TimestamptzType(), "_source_database": StringType(), "_source_schema": StringType(),
@@ -53,7 +54,7 @@ def queries() -> Iterator[tuple[str, dict[str, Any]]]:
 def test_the_queries_of_documented_examples_are_taken(jvm: Jvm) -> None:
     catalyst, seen = Catalyst(jvm.gateway.jvm), 0
     for kind, settings in queries():
-        own = {name: StringType() for name in settings.get("metadata", {}).values()}
+        own = {name: StringType() for name in settings.get("metadata", {}).values() if name not in METADATA}
         fields = {**_FIELDS, **own, **(_OF_CHANGES if "envelope" in settings else {})}
         records = with_metadata(
             Schema(*(NestedField(number, name, kind, False) for number, (name, kind) in enumerate(fields.items(), 1)))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 def replace_rows(path: Path, rows: pa.Table) -> None:
     """Writes other rows into a Parquet file, whose size stays: readers look for its footer at the end that they know."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", write_statistics=False, store_schema=False)
+    pq.write_table(rows, sink, compression="zstd", compression_level=19, write_statistics=False, store_schema=False)
     content = sink.getvalue().to_pybytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     gap = path.stat().st_size - len(content)
