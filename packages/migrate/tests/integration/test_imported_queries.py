@@ -30,7 +30,8 @@ pytestmark = pytest.mark.jvm
 _FIELDS: dict[str, IcebergType] = {
     "id": LongType(), "item": StringType(), "price": DecimalType(10, 2), "placed": TimestampType(), "name": StringType(),
     "quantity": IntegerType(), "province": StringType(), "reason": StringType(), "status": StringType(),
-    "operation": StringType(), "op": StringType(), "updated_at": StringType(), "amount": StringType(), "region": StringType(), "value": StringType(),
+    "operation": StringType(), "op": StringType(), "updated_at": StringType(), "amount": StringType(),
+    "region": StringType(), "value": StringType(),
 }  # fmt: skip
 _OF_CHANGES: dict[str, IcebergType] = {
     "_op": StringType(), "_source_ts": TimestamptzType(), "_source_database": StringType(), "_source_schema": StringType(),
