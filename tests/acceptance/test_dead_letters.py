@@ -92,7 +92,8 @@ class PendingDeadLetters:
 
 
 def _place(row: dict[str, Any], prefix: str) -> Place:
-    return (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"])
+    partition = row["_kafka_partition"] if prefix else row["partition"]
+    return (row[f"{prefix}topic"], partition, row[f"{prefix}offset"])
 
 
 def _is_large(value: bytes | None) -> bool:

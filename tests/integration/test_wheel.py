@@ -281,7 +281,7 @@ def test_an_envelope_a_format_or_a_stage_of_an_extra_that_is_not_installed_names
 
 
 def _files(package: Path) -> set[str]:
+    """Returns the files of a package; those behind a link are in its wheel too."""
     compiled = {".pyc", ".nbi", ".nbc"}
-    return {
-        str(path.relative_to(package)) for path in package.rglob("*") if path.is_file() and path.suffix not in compiled
-    }
+    files = (Path(folder, name) for folder, _, names in os.walk(package, followlinks=True) for name in names)
+    return {str(file.relative_to(package)) for file in files if file.suffix not in compiled}

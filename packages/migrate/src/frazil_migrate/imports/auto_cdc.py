@@ -368,7 +368,8 @@ class _Table:
             return " records"
         self._topic["value"] = {"format": "raw"}
         self._draft.notes.append(
-            "the query reads the bytes of the records: with `value: {format: json}` it can name their fields"
+            "the query reads the bytes of the records, and a table with keys refuses `from_json`: where they are JSON, write"
+            " `value: {format: json}`, and name their fields"
         )
         columns = ["value", *(f"{own} as {column}" for column, own in _KAFKA_COLUMNS.items() if column in used)]
         return f" (select {', '.join(columns)} from records)"
