@@ -134,7 +134,8 @@ def _forms(setting: Mapping[str, Any]) -> str:
     if "enum" in setting:
         return ", ".join(f"`{json.dumps(word).strip(chr(34))}`" for word in setting["enum"])
     if "anyOf" in setting:
-        return " or ".join(dict.fromkeys(_forms(form) for form in setting["anyOf"]))
+        forms = [f"text {words}" if (words := _forms(form)).startswith("such as ") else words for form in setting["anyOf"]]
+        return " or ".join(dict.fromkeys(forms))
     if setting.get("examples"):
         return "such as " + ", ".join(f"`{example}`" for example in setting["examples"][:4])
     kind = setting.get("type", "text")
