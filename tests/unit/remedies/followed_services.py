@@ -163,6 +163,10 @@ SERVICES: Mapping[str, str] = {
         ),
         f"{_IMPORTS}a_configuration_that_cannot_be_read_is_refused_until_its_remedy_is_done",
     ),
+    "write the records' fields and their types under `columns`, and what is made of them as `select`": (
+        "packages/migrate/tests/unit/imports/test_auto_cdc_service.py"
+        "::test_records_that_a_view_parses_are_read_as_json_or_as_the_remedy_says"
+    ),
     **dict.fromkeys(
         ("give one of FILE and --url", "give FILE, or --bootstrap", "name a file in UTF-8 that can be read"),
         f"{_IMPORTS}where_the_configuration_comes_from_is_named_once",
