@@ -363,6 +363,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
     " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
+    "fix the producer, and write `on_bad_record: dead_letter` for such records that the topic has already": TABLES,
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
     'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"` for null'

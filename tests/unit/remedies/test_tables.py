@@ -104,6 +104,15 @@ STOPS = [
             (f"{_STOP}, columns: {{x: double}}", [{"x": 2.0**63}]),
         ],
     ),
+    *(
+        RemedyCase(
+            _STOP,
+            (({"x": 1},), (value, {"x": 2})),
+            "fix the producer, and write `on_bad_record: dead_letter` for such records that the topic has already",
+            [("on_bad_record: dead_letter", [{"x": 1}, {"x": 2}])],
+        )
+        for value in (b"not json", 7, b"\xff")
+    ),
     RemedyCase(
         f"{_STOP}, flatten: true",
         (({"a_b": 1, "a": {"b": 2}},),),

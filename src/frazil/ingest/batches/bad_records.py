@@ -16,6 +16,8 @@ from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
+WHOLE_REMEDY = "fix the producer, and write `on_bad_record: dead_letter` for such records that the topic has already"
+"""The remedy where a record cannot be read at all, so that no column can take it."""
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
@@ -66,7 +68,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
         topic=first.topic,
         partition=first.partition,
         offset=first.offset,
-        remedy=remedy_for(first.kind, planned.table.spec, remedy),
+        remedy=remedy_for(first.kind, planned.table.spec, remedy or ("" if first.path else WHOLE_REMEDY)),
     )
 
 
