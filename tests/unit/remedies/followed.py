@@ -248,6 +248,7 @@ FOLLOWED: Mapping[str, str] = {
     "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
     "declare it under `columns`, or correct the name: write one of: …": TABLES,
     "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more": TABLES,
+    "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already": TABLES,
     "give one of them another name, such as `…_2: {type: …, field: …}`": TABLES,
     "leave its topic out of `topics`, and give it a table under `tables`": f"{STOPS}topics_whose_tables_are_taken",
     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`": (
@@ -363,7 +364,6 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
     " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
-    "fix the producer, and write `on_bad_record: dead_letter` for such records that the topic has already": TABLES,
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
     'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"` for null'
