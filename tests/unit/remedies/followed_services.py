@@ -121,6 +121,9 @@ SERVICES: Mapping[str, str] = {
     "run `frazil publish …`, and repeat the command; the pipeline commits no more": (
         f"{_RELEASE}a_table_is_released_once_its_branch_is_published"
     ),
+    "write another table of the same topics without `emit: closed`, and release that one once it has caught up": (
+        f"{_RELEASE}a_table_of_closed_windows_is_refused_and_another_one_of_its_topics_is_released"
+    ),
     **dict.fromkeys(
         ("name a table that it has written", "run `frazil adopt` before it is released again"),
         f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",

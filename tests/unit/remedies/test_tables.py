@@ -102,7 +102,7 @@ STOPS = [
             "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already",
             [("on_bad_record: dead_letter", [{"x": 1}])],
         )
-        for unreadable in (b'{"x": 2', b"[2]", b'{"x": 2, "x": 3}')
+        for unreadable in (b'{"x": 2', b"[2]", b"\xff", b'{"x": 2, "x": 3}')
     ),
     RemedyCase(
         _STOP,

@@ -222,13 +222,17 @@ class Chunks:
         """
         judge, partition = Chunks(self._topic, self._within, self._most_bytes), _Partition(number, 0)
         values: list[_Value] = []
-        for part, _ in self._read(number, max(0, begin - REPEATED_WITHIN), end) if begin < end else ():
+        if begin >= end:
+            return []
+        for part, _ in self._read(number, max(0, begin - REPEATED_WITHIN), end):
             judge._add(partition, part, None)
             value = partition.values.get(part.headers.id)
             if value is not None and begin <= value.first == part.offset:
                 values.append(value)
         values = [value for value in values if value.is_open]
-        for part, _ in self._read(number, end, values[-1].first + self._within + 1) if values else ():
+        if not values:
+            return []
+        for part, _ in self._read(number, end, values[-1].first + self._within + 1):
             judge._add(partition, part, None)
             if not any(value.is_open for value in values):
                 break

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import Wanted
 from frazil.stages.stage import Assembled
 from frazil.types import OffsetRange
@@ -208,6 +209,14 @@ def test_a_range_without_records_gives_up_values_that_end_in_it(monkeypatch: pyt
     ends = Chunks("t", WITHIN, MOST_BYTES, lambda of, _: iter([batch(A[:2], of.start, min(of.end, 2))]))
     assert [some.refused["offset"].to_pylist() for some in ends.end(OffsetRange("t", 0, 8, 9))] == []
     assert [some.refused["offset"].to_pylist() for some in ends.end(OffsetRange("t", 0, 9, 10))] == [[0]]
+
+
+def test_a_table_that_has_read_a_part_of_a_range_before_gives_up_nothing_twice() -> None:
+    job = Job({}, starts={"n.t": {"t": {0: 5}}})
+    wanted = {0: OffsetRange("t", 0, 5, 10), 1: OffsetRange("t", 1, 10, 10)}
+    assert {n: job.own_range("n.t", OffsetRange("t", n, 0, 10)) for n in (0, 1)} == wanted
+    assert job.own_range("n.other", OffsetRange("t", 0, 0, 10)) == OffsetRange("t", 0, 0, 10)
+    assert job.own_range("n.t", OffsetRange("t", 0, 7, 10)) == OffsetRange("t", 0, 7, 10)
 
 
 def test_a_value_that_is_sent_again_much_later_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

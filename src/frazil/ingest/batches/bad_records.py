@@ -18,7 +18,8 @@ from frazil.stages.watch import FEWEST_TO_JUDGE
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
 _UNREADABLE = {ErrorClass.MALFORMED, ErrorClass.NOT_AN_OBJECT, ErrorClass.DUPLICATE_KEY}
 """Classes of records that no column can take, whatever its type."""
-_SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already"
+SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already"
+"""The remedy where a record cannot be read at all, so that no column can take it."""
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
@@ -27,7 +28,7 @@ def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
     if kind == ErrorClass.NO_KEY and (spec.changes.mode != "upsert" or spec.changes.key_columns):
         return usual
     if kind in _UNREADABLE and spec.bad_records.on_bad_record == "stop":
-        return _SET_ASIDE
+        return SET_ASIDE
     # A package that is not type-checked may give a text in place of a class.
     return ErrorClass(kind).entry.remedy or usual
 
@@ -71,7 +72,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
         topic=first.topic,
         partition=first.partition,
         offset=first.offset,
-        remedy=remedy_for(first.kind, planned.table.spec, remedy),
+        remedy=remedy_for(first.kind, planned.table.spec, remedy or ("" if first.path else SET_ASIDE)),
     )
 
 

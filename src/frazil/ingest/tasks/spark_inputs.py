@@ -64,7 +64,7 @@ def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
             while run.steps:
                 yield run.hand_on(folder)
         for offset_range in current_ranges():
-            run.end(offset_range)
+            run.end(job.own_range(target.name, offset_range))
         while run.steps:
             yield run.hand_on(folder)
 

@@ -102,7 +102,7 @@ def read_all(
         for offset_range in ranges():
             for target in job.targets_of(offset_range.topic):
                 if assembler_of(target, offset_range.topic) is not None:
-                    _run_of(target, job, runs).end(offset_range)
+                    _run_of(target, job, runs).end(job.own_range(target.name, offset_range))
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -326,8 +326,9 @@ class TableRun:
     def end(self, offset_range: OffsetRange) -> None:
         """Takes earlier parts of which it is known, at the end of a range, that no whole record comes."""
         assembler = self._assembler(offset_range.topic)
-        for some in assembler.end(offset_range) if assembler is not None else ():
-            self.take_parts(offset_range.topic, some)
+        if assembler is not None:
+            for some in assembler.end(offset_range):
+                self.take_parts(offset_range.topic, some)
 
     def _assembler(self, topic: str) -> Assembler | None:
         if topic not in self.assemblers:
