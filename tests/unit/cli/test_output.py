@@ -106,7 +106,7 @@ def ended(words: Sequence[str], out: IO[bytes]) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "command",
     [
-        "schema", "schema --output json", "status --file p.yaml", "status --file p.yaml --output json",
+        "schema", "schema --output json", "status --file p.yaml",
         "status --help --output json", "--help", "import --help", "--show-completion",
     ],
 )  # fmt: skip
