@@ -32,7 +32,7 @@ AUDITS = {
 class Shop:
     """A topic of orders, and a pipeline that publishes them."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, jvm: Jvm | None = None, **settings: Any) -> None:
+    def __init__(self, broker: EmbeddedBroker, folder: Path, jvm: Jvm | None = None, /, **settings: Any) -> None:
         """jvm: as of Pipeline."""
         self.folder, self.topic, self.port, self._jvm = folder, new_id(), free_port(), jvm
         self._servers = broker.bootstrap_servers
