@@ -173,6 +173,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "read its log": _LOG,
     "read the broker's log": _LOG,
     "read the pipeline's log": _LOG,
+    "read the pipeline's log; if it shows no error, the machine is busy: start the demo again": _LOG,
     "see the tables above": _LOG,
     "find out who dropped the table": _LOG,
     "if this is Hive's metastore and has no tables for locks, write `spark: {conf:"

@@ -16,6 +16,9 @@ from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
+_UNREADABLE = {ErrorClass.MALFORMED, ErrorClass.NOT_AN_OBJECT, ErrorClass.DUPLICATE_KEY}
+"""Classes of records that no column can take, whatever its type."""
+_SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already"
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
@@ -23,6 +26,8 @@ def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
     """Returns the remedy for bad records of a class of error; `usual` where the class has none of its own."""
     if kind == ErrorClass.NO_KEY and (spec.changes.mode != "upsert" or spec.changes.key_columns):
         return usual
+    if kind in _UNREADABLE and spec.bad_records.on_bad_record == "stop":
+        return _SET_ASIDE
     # A package that is not type-checked may give a text in place of a class.
     return ErrorClass(kind).entry.remedy or usual
 

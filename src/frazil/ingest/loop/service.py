@@ -275,6 +275,9 @@ class Service:
 
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
+        if self._services.has_jvm_ended() and not self._ending.has_begun:
+            self._ending.end(jvm_has_ended())
+            return 0.0
         now_s = self._clock.monotonic_s()
         self._has_news |= self.ownership.has_changed
         self.ownership.update(self.tables)
