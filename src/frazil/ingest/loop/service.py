@@ -30,12 +30,11 @@ from frazil.ingest.failures import (
 )
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.ending import Ending
-from frazil.ingest.loop.keep_warm import KeepWarm
 from frazil.ingest.loop.leadership import Alone, Leadership
 from frazil.ingest.loop.load import Loader
 from frazil.ingest.loop.ownership import STANDBY_TURN_S, Ownership
 from frazil.ingest.loop.planner import Planner
-from frazil.ingest.loop.refresh import Refresher
+from frazil.ingest.loop.refresh import KeepWarm, Refresher
 from frazil.ingest.loop.requests import Requests
 from frazil.ingest.loop.table_updates import (
     backoff_s,
