@@ -46,5 +46,6 @@ def test_a_pipeline_is_checked_planned_run_and_proven_from_python(broker: Embedd
         "again": [False, "none"],
         "endless": [{"shop.orders": "5 rows, 0 records behind"}],
         "verified": [True, 5],
+        "digested": True,
         "left": [],
     }
