@@ -80,6 +80,8 @@ class Late:
     after_us: int
     #: Whether later records are dead letters, and not dropped.
     is_dead_letter: bool
+    #: Of a table that is made again: see `LateSpec.of_copy`.
+    recorded: tuple[tuple[str, int, int, int], ...] | None = None
 
 
 @dataclass(frozen=True)

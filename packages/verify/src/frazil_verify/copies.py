@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from frazil import __version__
@@ -20,10 +21,12 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
+from frazil.spec.table_keys import LateSpec
 from frazil.spec.topics import Start
 from frazil.stages.table import table_stages
 from frazil.types import by_partition
 from frazil_verify.findings import Refusal
+from frazil_verify.late_times import LateTimes
 
 ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
 """Why a table cannot be compared, such as one with `blobs`."""
@@ -32,7 +35,7 @@ NOT_YET = "run the pipeline first"
 _TOPIC_IDS = "topic-ids"
 _BY_JUDGE = "add --independent, which reads the topic and makes no copy"
 _BY_PLACES = "add --rows or --ledger, which find lost and doubled records by their offsets"
-_BY_LEDGER = "add --ledger, which needs no topic"
+BY_LEDGER = "add --ledger, which needs no topic"
 
 
 @dataclass
@@ -118,7 +121,7 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | N
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
-            return Refusal(f"the topic {topic} does not exist any more", _BY_LEDGER)
+            return Refusal(f"the topic {topic} does not exist any more", BY_LEDGER)
         if topics[topic].id != topic_id:
             return Refusal(f"the topic {topic} was deleted and created again", _BY_JUDGE)
     return None
@@ -159,6 +162,11 @@ def _start_of_copy(table: Table) -> Start:
     return Start(kind="offsets", offsets=firsts)
 
 
+def _late_of_copy(table: Table, late: Mapping[str, LateTimes]) -> LateSpec | None:
+    setting, recorded = table.spec.changes.late, late.get(table.name)
+    return setting if setting is None or recorded is None else setting.of_copy(recorded.times)
+
+
 def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str, Any]:
     """Returns what two calls have in common, of which the second continues the copies of the first."""
     return {
@@ -173,15 +181,22 @@ def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str
     }
 
 
-def copying(spec: PipelineSpec, copies: Copies, folder: Path, warehouse: str = "") -> PipelineSpec:
+def copying(
+    spec: PipelineSpec,
+    copies: Copies,
+    folder: Path,
+    warehouse: str = "",
+    late: Mapping[str, LateTimes] = MappingProxyType({}),
+) -> PipelineSpec:
     """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files. warehouse: the place
-    of their files; empty: `folder`, too.
+    of their files; empty: `folder`, too. late: what the commits of tables with `late` have recorded.
     """
     tables = tuple(
         table.spec.model_copy(
             update={
                 "location": None,
                 "start": _start_of_copy(table),
+                "late": _late_of_copy(table, late),
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,

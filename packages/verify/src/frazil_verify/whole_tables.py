@@ -27,6 +27,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.status import find_tables
+from frazil.printable import plural
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
@@ -35,6 +36,7 @@ from frazil.spec.models import TableSpec
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare, with_sorted
 from frazil_verify.copies import (
+    BY_LEDGER,
     NOT_YET,
     Copies,
     UpTo,
@@ -44,8 +46,9 @@ from frazil_verify.copies import (
     load_for_copy,
     plan_copies,
 )
-from frazil_verify.history import read_history
+from frazil_verify.history import History, read_history
 from frazil_verify.kept import open_kept
+from frazil_verify.late_times import late_times
 from frazil_verify.routed import with_values
 
 if TYPE_CHECKING:
@@ -131,7 +134,12 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
     """Makes the copies and yields what was found of each table."""
     spec, jvm, catalog, note = opened.spec, opened.jvm, opened.catalog, opened.note
     warehouse = f"{opened.scratch}/{folder.name}" if opened.scratch else ""
-    copy_spec = copying(spec, copies, folder, warehouse)
+    late = {
+        table.name: late_times(_history(catalog, table), spec.pipeline)
+        for table in copies.tables
+        if table.spec.changes.late is not None
+    }
+    copy_spec = copying(spec, copies, folder, warehouse, late)
     copied = open_catalog(jvm, copy_spec)
     clock, cores = SystemClock(), core_count()
     services = Services(
@@ -152,12 +160,27 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
         try:
             is_partial = has_lost_records(table, opened.source, catalog)
             result = _verified(jvm, catalog, copied, table, copied_tables[table.name], is_partial)
+            unknown = late[table.name].unknown if table.name in late else ""
+            if unknown and result.is_equal is False:
+                result = VerifiedTable(table.name, f"{_counted(result)}, and {unknown}", BY_LEDGER)
         except (NotComparable, NotReadable) as error:
             result = VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
         is_whole &= not result.reason.startswith(INCOMPLETE)
         yield result
     if warehouse and is_whole:
         _remove(copied, copies, warehouse)
+
+
+def _history(catalog: IcebergCatalog, table: Table) -> History:
+    """Returns the snapshots of a table up to the one that is compared."""
+    assert table.state is not None
+    return read_history(catalog, table.name).up_to(table.state.head_id)
+
+
+def _counted(result: VerifiedTable) -> str:
+    assert result.difference is not None
+    missing, surplus = (plural(rows, "row") for rows in (result.difference.missing, result.difference.surplus))
+    return f"its copy differs: {missing} missing, {surplus} surplus"
 
 
 def _absolute(folder: str) -> str:

@@ -165,7 +165,9 @@ def _change_reading(table: Table) -> ChangeReading:
 
 def _late(spec: TableSpec) -> Late | None:
     late = spec.changes.late
-    return None if late is None else Late(round(late.after_s * 1_000_000), late.action == "dead_letter")
+    if late is None:
+        return None
+    return Late(round(late.after_s * 1_000_000), late.action == "dead_letter", late.recorded)
 
 
 def _history(spec: TableSpec) -> History:
