@@ -59,7 +59,7 @@ class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
         return self._recorded
 
     def of_copy(self, recorded: tuple[tuple[str, int, int, int], ...]) -> LateSpec:
-        """Returns the setting of a table that is made again. recorded: topic, partition, and the first offset from which the
+        """Returns the setting of a copy of a table. recorded: topic, partition, and the first offset from which the
         commits of the original knew this time, in microseconds, that all partitions had reached.
         """
         late = self.model_copy()

@@ -80,7 +80,7 @@ class Late:
     after_us: int
     #: Whether later records are dead letters, and not dropped.
     is_dead_letter: bool
-    #: Of a table that is made again: see `LateSpec.of_copy`.
+    #: Of a copy of a table: see `LateSpec.of_copy`.
     recorded: tuple[tuple[str, int, int, int], ...] | None = None
 
 
