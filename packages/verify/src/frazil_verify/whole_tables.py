@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from frazil.errors import SpecError
 from frazil.files import temporary_folder
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
+from frazil.ingest.batches.workers import ThreadWorkers
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
@@ -33,14 +34,17 @@ from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.models import TableSpec
+from frazil.types import by_partition
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare, with_sorted
 from frazil_verify.copies import (
     BY_LEDGER,
+    BY_PLACES,
     NOT_YET,
     Copies,
     UpTo,
     copying,
+    goal_of,
     has_lost_records,
     identity_of,
     load_for_copy,
@@ -49,6 +53,7 @@ from frazil_verify.copies import (
 from frazil_verify.history import History, read_history
 from frazil_verify.kept import open_kept
 from frazil_verify.late_times import late_times
+from frazil_verify.reference_versions import UnknownVersions, check_versions, parts_of, references_at
 from frazil_verify.routed import with_values
 
 if TYPE_CHECKING:
@@ -151,10 +156,17 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
         reader=KafkaReader(spec.kafka),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
     )
-    service = Service(copy_spec, services, new_id(), _ignore)
-    service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
-    copied_tables = {table.name: table for table in service.tables}
-    is_whole = True
+    copied_tables, is_whole = dict[str, Table](), True
+    try:
+        for step in _steps(opened, copies, copied, services):
+            service = Service(copy_spec, step, new_id(), _ignore)
+            service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
+            copied_tables = {table.name: table for table in service.tables}
+    except UnknownVersions as error:
+        yield from (VerifiedTable(table.name, str(error), BY_PLACES) for table in copies.tables)
+        if warehouse:
+            _remove(copied, copies, warehouse)
+        return
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
@@ -169,6 +181,32 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
         yield result
     if warehouse and is_whole:
         _remove(copied, copies, warehouse)
+
+
+def _steps(opened: _Opened, copies: Copies, copied: IcebergCatalog, services: Services) -> Iterator[Services]:
+    """Yields the services of the runs that make copies: of one run, unless reference tables had several versions.
+
+    Raises: UnknownVersions where these are not known, or are not those that the copies were joined with.
+    """
+    if not copies.has_lookups:
+        yield services
+        return
+    (table,), catalog, pipeline = copies.tables, opened.catalog, opened.spec.pipeline
+    parts = parts_of(table.spec, _history(catalog, table), pipeline)
+    check_versions(table, catalog, parts)
+    if not parts:
+        yield replace(services, referenced=catalog)
+        return
+    for part in parts[:-1]:
+        state = copied.load(table.name)
+        position = by_partition(state.progress.offsets) if state is not None else {}
+        if any(position.get(place, 0) < end for place, end in by_partition(part.ends).items()):
+            source, referenced = UpTo(opened.source, goal_of(table, part.ends)), references_at(catalog, part)
+            yield replace(services, source=source, referenced=referenced, workers=ThreadWorkers())
+    yield replace(services, referenced=references_at(catalog, parts[-1]))
+    named = iter([part.versions for part in parts])  # Parts without a record that Kafka still has made no commit.
+    if any(part.versions not in named for part in parts_of(table.spec, read_history(copied, table.name), pipeline)):
+        raise UnknownVersions("one of its reference tables was replaced while the copy was made")
 
 
 def _history(catalog: IcebergCatalog, table: Table) -> History:
