@@ -194,6 +194,9 @@ def _new_schema(results: Results) -> str:
     return note + body if body else ""
 
 
+_DUE = "A commit is due when its interval has passed. A negative number is a commit before that, as a file was full."
+
+
 def _many_topics(results: Results) -> str:
     rows = [
         [
@@ -209,8 +212,8 @@ def _many_topics(results: Results) -> str:
         for name in ("idle", "many")
         for result in results.of(name)
     ]
-    head = ["benchmark", "load", "% of one core", "with ten active", "late p50 ms", "late p99 ms", "late max ms"]
-    return table([*head, "peak MB"], rows)
+    head = ["benchmark", "load", "% of one core", "with ten active", "commit after due: p50 ms", "p99 ms", "max ms"]
+    return f"{_DUE}\n\n{table([*head, 'peak MB'], rows)}"
 
 
 def _start(results: Results) -> str:

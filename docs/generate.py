@@ -134,7 +134,7 @@ def _forms(setting: Mapping[str, Any]) -> str:
     if "enum" in setting:
         return ", ".join(f"`{json.dumps(word).strip(chr(34))}`" for word in setting["enum"])
     if "anyOf" in setting:
-        return " or ".join(dict.fromkeys(_forms(form) for form in setting["anyOf"]))
+        return " or ".join(dict.fromkeys(_with_noun(form) for form in setting["anyOf"]))
     if setting.get("examples"):
         return "such as " + ", ".join(f"`{example}`" for example in setting["examples"][:4])
     kind = setting.get("type", "text")
@@ -144,8 +144,14 @@ def _forms(setting: Mapping[str, Any]) -> str:
     if kind == "object" and isinstance(inner, dict):
         return f"name → {_forms(inner)}"
     if kind == "array":
-        return f"a list of {_forms(setting['items'])}"
+        return f"a list of {_with_noun(setting['items'])}"
     return {"string": "text", "integer": "a number", "object": "a mapping"}.get(kind, str(kind))
+
+
+def _with_noun(setting: Mapping[str, Any]) -> str:
+    """The value's shape in words that others stand before."""
+    words = _forms(setting)
+    return f"text {words}" if words.startswith("such as ") else words
 
 
 def _anchor(section: str) -> str:

@@ -27,6 +27,7 @@ SITE = ROOT / "build" / "site"
 """What is to be served: a folder for each version."""
 _STAGE = ROOT / "build" / "site-pages"
 _SETTINGS = ROOT / "docs" / "mkdocs.yml"
+_USERS, _MAKERS = "All sections", "For people who change Frazil"
 _PROJECT = "project"
 """The folder of the site with files from outside of `docs`."""
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -41,9 +42,9 @@ class Group:
     pages: tuple[str, ...]
 
 
-def sections() -> list[str]:
-    """Returns the index pages that the first page of the site lists as sections, relative to `docs`, in its order."""
-    return [page for page in _listed() if page.endswith("/README.md")]
+def sections(title: str = "") -> list[str]:
+    """Returns the index pages that the first page lists as sections, relative to `docs`. title: those below it alone."""
+    return [page for page in _listed(title) if page.endswith("/README.md")]
 
 
 def groups(index: str) -> list[Group]:
@@ -60,14 +61,16 @@ def groups(index: str) -> list[Group]:
 
 def menu() -> list[object]:
     """Returns the menu as the generator's setting `nav` has it: titles with pages, or with more titles."""
-    tree: list[object] = ["README.md"]
-    for index in sections():
-        entries: list[object] = [index]
-        for group in groups(index):
-            below = [entry for page in group.pages for entry in _entries(page)]
-            entries += [{group.title: below}] if group.title else below
-        tree.append({title_of(index): entries})
-    return [*tree, *(page for page in _listed() if "/" not in page)]
+    users, makers = ([_section(index) for index in sections(title)] for title in (_USERS, _MAKERS))
+    return ["README.md", *users, *(page for page in _listed() if "/" not in page), {_MAKERS: makers}]
+
+
+def _section(index: str) -> dict[str, object]:
+    entries: list[object] = [index]
+    for group in groups(index):
+        below = [entry for page in group.pages for entry in _entries(page)]
+        entries += [{group.title: below}] if group.title else below
+    return {title_of(index): entries}
 
 
 def _entries(page: str) -> list[object]:
@@ -90,9 +93,11 @@ def title_of(page: str) -> str:
     return (ROOT / "docs" / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").replace("`", "")
 
 
-def _listed() -> list[str]:
-    _, _, sections = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").partition("\n## All sections\n")
-    return list(_links_in(sections, "README.md"))
+def _listed(title: str = "") -> list[str]:
+    """Returns the pages that the first page lists, below a title of the two or below both."""
+    _, _, both = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").partition(f"\n## {_USERS}\n")
+    users, _, makers = both.partition(f"\n## {_MAKERS}\n")
+    return list(_links_in({_USERS: users, _MAKERS: makers}.get(title, both), "README.md"))
 
 
 def _links_in(text: str, page: str) -> Iterator[str]:

@@ -186,7 +186,8 @@ class ErrorClass(StrEnum):
     LATE = (
         "late",
         Entry(
-            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay counts it all the same",
+            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay counts it all the same,"
+            " unless the table has `emit: closed`, and main has its window",
             page="guides/aggregate#late-records",
             remedy="write a longer time under `late`, or `else: drop`",
         ),

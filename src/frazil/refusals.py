@@ -118,6 +118,10 @@ def kafka_remedy(words: str) -> str:
     """Returns the remedy for what one of the two clients reports of TLS, a login or an ACL; empty for anything else."""
     if "AWS gives no credentials" in words:
         return "give this machine, and those that tasks run on, AWS credentials that may connect to the cluster"
+    if "in current SASL state" in words:
+        return (
+            "name a listener of the broker with SASL in `bootstrap.servers`, or leave SASL out of `security.protocol`"
+        )
     lower = words.lower()
     for kind, acl in _ACL_REMEDIES.items():
         if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:

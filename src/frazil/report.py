@@ -40,6 +40,8 @@ class Counts:
     record_digest: int = 0
     #: The sum of the hashes of the rows that are appended.
     row_digest: int = 0
+    #: The number of records that earlier batches have read too: parts of values that never became whole.
+    again_count: int = 0
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -57,6 +59,7 @@ class Counts:
             fields=add_counts(*(part.fields for part in parts)),
             record_digest=sum(part.record_digest for part in parts) % MODULUS,
             row_digest=sum(part.row_digest for part in parts) % MODULUS,
+            again_count=sum(part.again_count for part in parts),
         )
 
 

@@ -36,7 +36,7 @@ from tests.acceptance.verifier import (
 )
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.forks import run_to_end, start
-from tests.fixtures.in_process import answered_on, maintained_on
+from tests.fixtures.in_process import ended_on
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
@@ -125,15 +125,10 @@ class Pipeline:
         document: Document = json.loads(done.stdout or "{}")
         return document
 
-    def maintain_on(self, jvm: Jvm) -> None:
-        """Runs `maintain` in the process of the tests, with the file as it is now."""
-        code, document = maintained_on(jvm, self._write_file(), self._environment(""))
-        assert code == 0, document
-
-    def command_on(self, jvm: LightJvm, *words: str) -> Document:
+    def command_on(self, jvm: Jvm | LightJvm, *words: str, expected: int = 0) -> Document:
         """Runs another command in the process of the tests, with the file as it is now; what it printed."""
-        code, document = answered_on(jvm, self._write_file(), self._environment(""), *words)
-        assert code == 0, document
+        code, document = ended_on(jvm, self._write_file(), self._environment(""), *words)
+        assert code == expected, document
         return document
 
     def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:

@@ -323,7 +323,9 @@ def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
                 table.feed(50)
                 pipeline.wait_for_commit_of(table.table, second)
         assert first.wait() == _FENCED, first.tail()
-    assert second.stop() == 0, second.tail()
+    second.kill(second.jvm_pid)  # It has nothing to read, and ends nevertheless.
+    assert second.wait(20) == 1
+    assert "the JVM has ended" in second.result()["error"]["message"]
     for table in tables:
         table.check()
         pipeline.check_readers(table.table)

@@ -72,7 +72,7 @@ def test_upsert_tables_are_maintained_under_load_whatever_is_killed(
         assert not run.seen("table_stopped")
         assert not run.seen("unexpected_error")
     pipeline.document["maintenance"] = {**EAGER, "orphans": {"age": "1ms"}}
-    pipeline.maintain_on(jvm)
+    pipeline.command_on(jvm, "maintain")
     for upsert_table in upsert_tables:
         upsert_table.check_all()
         assert unnamed(pipeline.metadata(upsert_table.table)) == frozenset()

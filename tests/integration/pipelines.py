@@ -15,9 +15,11 @@ import yaml
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.ledger import Feed, Place
 from tests.acceptance.ledger import Ledger as Acknowledged
 from tests.fixtures.forks import run_to_end, start
+from tests.fixtures.in_process import ended_on
 from tests.fixtures.jvms import with_quick_jvms
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
@@ -64,13 +66,22 @@ class Pipeline:
     """A pipeline file in `directory`, and the runs of it; every word they write is kept in `reported`."""
 
     def __init__(
-        self, directory: Path, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        document: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+        jvm: Jvm | None = None,
     ) -> None:
+        """jvm: what commands and runs to their end use, in this process and not in `reported`; without an HTTP service then,
+        unless the document has one. None: each is a process.
+        """
         self.directory = directory
         self.file = directory / "frazil.yaml"
         self._environment = dict(environment or {})
+        self._jvm = jvm
         directory.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(yaml.safe_dump(with_quick_jvms(document)))
+        whole = document if jvm is None else {"http": False, **document}
+        self.file.write_text(yaml.safe_dump(with_quick_jvms(whole)))
 
     @property
     def reported(self) -> str:
@@ -83,6 +94,10 @@ class Pipeline:
 
     def run(self, *words: str) -> dict[str, Any]:
         """`run --until-caught-up` to its end, which must be well; the document it prints."""
+        if self._jvm is not None:
+            code, document = ended_on(self._jvm, self.file, self._environment, "run", "--until-caught-up", *words)
+            assert code == 0, document
+            return document
         with self.start("--until-caught-up", *words) as running:
             return running.result()
 
@@ -100,6 +115,9 @@ class Pipeline:
 
     def command(self, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         """A command as it ended, and the document that it printed."""
+        if self._jvm is not None:
+            code, document = ended_on(self._jvm, self.file, self._environment, *words)
+            return subprocess.CompletedProcess(words, code, "", str(document)), document
         done = ended(self.directory, self.file, *words, "--output", "json", environment=self._environment)
         return done, json.loads(done.stdout)
 

@@ -1,5 +1,5 @@
-"""check, plan, status and demo as their users call them: processes, exit codes, JSON alone on standard output. Of a command
-that another test here starts the process is forked.
+"""check, plan, status and demo as their users call them: processes, exit codes, JSON alone on standard output. A command
+that another test here starts is called in this process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.verifier import open_duckdb
 from tests.fixtures.forks import run_to_end
+from tests.fixtures.in_process import ended_on
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.processes import is_alive, program_of
 from tests.fixtures.slices import sliced
@@ -69,6 +71,14 @@ def frazil(directory: Path, *words: str) -> Answer:
     )
     assert SECRET not in done.stdout + done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def called(jvm: Jvm, directory: Path, file: str, *words: str) -> Answer:
+    """The same in this process, of which only the document is kept."""
+    code, document = ended_on(jvm, directory / file, {"SHOP_SECRET": SECRET}, *words)
+    written = json.dumps(document)
+    assert SECRET not in written
+    return Answer(code, written, "")
 
 
 def forked(directory: Path, *words: str) -> Answer:
@@ -232,23 +242,23 @@ def test_check_is_well_and_reports_what_it_tried(shop: Shop) -> None:
     assert all(check["tried"] and check["found"] for check in answer.document["checks"])
 
 
-def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Shop) -> None:
+def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Shop, jvm: Jvm) -> None:
     away = shop.variant("away.yaml", servers=f"127.0.0.1:{free_port()}")
-    checked = forked(shop.directory, "check", "-f", away)
+    checked = called(jvm, shop.directory, away, "check")
     assert (checked.code, set(checked.problems())) == (1, {"kafka"})
-    status = forked(shop.directory, "status", "-f", away)
+    status = called(jvm, shop.directory, away, "status")
     assert (status.code, status.tables()["shop.good"]["rows"]) == (4, 1000)
     assert "Kafka is not reachable" in status.document["problems"][0]["message"]
 
 
-def test_without_the_catalog_check_names_it_and_status_shows_the_last_report(shop: Shop) -> None:
+def test_without_the_catalog_check_names_it_and_status_shows_the_last_report(shop: Shop, jvm: Jvm) -> None:
     catalog = (
         f'catalog: {{type: rest, uri: "http://127.0.0.1:{free_port()}", properties: {{token: "${{env:SHOP_SECRET}}"}}}}'
     )
     away = shop.variant("no-catalog.yaml", rest=f"{shop.tables}\n{catalog}")
-    checked = forked(shop.directory, "check", "-f", away, "--debug")
+    checked = called(jvm, shop.directory, away, "check", "--debug")
     assert (checked.code, set(checked.problems())) == (1, {"catalog"})
-    status = forked(shop.directory, "status", "-f", away)
+    status = called(jvm, shop.directory, away, "status")
     assert (status.code, status.tables()["shop.good"]["rows"], status.tables()["shop.bad"]["state"]) == (
         4,
         1000,
@@ -256,11 +266,13 @@ def test_without_the_catalog_check_names_it_and_status_shows_the_last_report(sho
     )
 
 
-def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_before_the_first_run_nothing_is_made_and_all_is_reported(
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path
+) -> None:
     ledger = Ledger(broker.bootstrap_servers, f"new-{new_id()}")
     ledger.produce(100)
     file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
-    status, planned = (forked(tmp_path, command, "-f", file) for command in ("status", "plan"))
+    status, planned = (called(jvm, tmp_path, file, command) for command in ("status", "plan"))
     table = f"n.{ledger.topic}"
     assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (4, 100, None)
     assert status.tables()[table]["reason"] == "no run has committed to the table yet"

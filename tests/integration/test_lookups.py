@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import Operation
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.test_published_offsets import coordinated
@@ -42,7 +43,7 @@ def _country(code: str, name: str | None) -> tuple[Any, Any]:
 class Scene:
     """A topic of countries, which the reference table keeps, and topics of orders and people that are joined with it."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: EmbeddedBroker, jvm: Jvm, folder: Path) -> None:
         servers = broker.bootstrap_servers
         self.folder, self.sizes = folder, folder / "sizes.parquet"
         self.countries, self.orders, self.people, self.parcels = (Ledger(servers, new_id(), 1).topic for _ in range(4))
@@ -82,6 +83,7 @@ class Scene:
                 },
             },
             {VARIABLE: f"commit.landed=kill@{self.deadly}"},
+            jvm,
         )
         #: The versions of the reference table that tables were joined with.
         self.versions: list[Any] = []
@@ -133,8 +135,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    made = Scene(broker, tmp_path_factory.mktemp("lookups"))
+def scene(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    made = Scene(broker, jvm, tmp_path_factory.mktemp("lookups"))
     lacking = {one["name"]: one["found"] for one in made.pipeline.checks() if not one["ok"]}
     assert "does not exist" in lacking["lookup country of s.orders"]
     assert "cannot be read" in lacking["lookup size of s.orders"]

@@ -137,10 +137,16 @@ def missing(lake: Lake, table: str) -> set[str]:
     return {path for path in named if not Path(urlparse(path).path).exists()}
 
 
+def _marks(action: str, is_first: bool) -> list[pytest.MarkDecorator]:
+    if not is_first:
+        return [pytest.mark.soak]
+    return [pytest.mark.slow] if action.endswith("format 1") else []
+
+
 @pytest.mark.parametrize(
     ("action", "word"),
     [
-        pytest.param(action, word, marks=[] if word == WORDS[n % len(WORDS)] else [pytest.mark.soak])
+        pytest.param(action, word, marks=_marks(action, is_first=word == WORDS[n % len(WORDS)]))
         for n, action in enumerate(ACTIONS)
         for word in WORDS
     ],

@@ -14,9 +14,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.integration.pipelines import Pipeline
 from tests.integration.test_changelog import rows
 
+pytestmark = pytest.mark.jvm
 _NONE_MS, _NOON_MS, _NANOSECONDS = -1, 1_782_907_200_000, 1_782_907_200_000_000_000
 _SETTINGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
@@ -33,7 +35,7 @@ def _topic(servers: str, records: Iterable[tuple[int, dict[str, Any]]], **config
 
 
 @pytest.fixture(scope="module")
-def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def ran(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("timeless")
     ids = [{"id": n} for n in range(4)]
     plain = _topic(servers, zip((_NONE_MS, _NOON_MS, _NONE_MS, _NONE_MS), ids, strict=True))
@@ -59,7 +61,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tup
     }
     tables = {name: {**table, "dead_letters": {"stop_above": "100%"}} for name, table in tables.items()}
     document = {"pipeline": "timeless", "kafka": {"bootstrap.servers": servers}, "tables": tables}
-    return folder, Pipeline(folder, document).run()["tables"]
+    return folder, Pipeline(folder, document, jvm=jvm).run()["tables"]
 
 
 def _times(folder: Path, table: str) -> dict[int, int | None]:

@@ -12,13 +12,12 @@ from pyiceberg.table import StaticTable
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
-from tests.fixtures.in_process import maintained_on
-from tests.fixtures.jvms import quick_jvms
+from tests.fixtures.in_process import ended_on
 from tests.fixtures.slices import sliced
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import free_port
-from tests.integration.test_commands import forked
 
+pytestmark = pytest.mark.jvm
 NOWHERE = "127.0.0.1"
 
 
@@ -34,22 +33,18 @@ def ledger(broker: EmbeddedBroker) -> Ledger:
     return made
 
 
-@pytest.mark.jvm
 def test_missing_metadata_of_a_table_is_an_outage_and_never_a_dropped_table(
     ledger: Ledger, jvm: Jvm, tmp_path: Path
 ) -> None:
-    pipeline = Pipeline(tmp_path, document_of(ledger))
+    pipeline = Pipeline(tmp_path, document_of(ledger), jvm=jvm)
     pipeline.run()
     warehouse = tmp_path / "frazil-data" / "warehouse"
     newest = max(warehouse.rglob("*.metadata.json"), key=lambda path: path.name)
     warehouse.rename(tmp_path / "away")
-    with quick_jvms():
-        answers = {word: forked(tmp_path, word) for word in ("status", "plan")}
-    found = {word: (answer.code, answer.out) for word, answer in answers.items()}
-    code, document = maintained_on(jvm, pipeline.file)
-    found["maintain"] = code, json.dumps(document)
-    assert {word: code for word, (code, _) in found.items()} == {"status": 4, "plan": 1, "maintain": 1}
-    for _, text in found.values():
+    answers = {word: pipeline.command(word) for word in ("status", "plan", "maintain")}
+    codes = {word: done.returncode for word, (done, _) in answers.items()}
+    assert codes == {"status": 4, "plan": 1, "maintain": 1}
+    for text in (json.dumps(document) for _, document in answers.values()):
         assert newest.name in text
         assert "a file of it is not in the store" in text
         assert "no longer exists" not in text
@@ -89,7 +84,7 @@ def test_a_clock_that_was_set_back_is_named_and_the_table_continues_by_itself(le
 
 @pytest.mark.parametrize("away", sliced(["broker", "catalog", "registry", "topic"], 2))
 def test_a_run_that_is_to_catch_up_ends_in_time_and_names_what_it_waited_for(
-    ledger: Ledger, tmp_path: Path, away: str
+    ledger: Ledger, jvm: Jvm, tmp_path: Path, away: str
 ) -> None:
     document = document_of(ledger)
     address = f"{NOWHERE}:{free_port()}"
@@ -104,21 +99,22 @@ def test_a_run_that_is_to_catch_up_ends_in_time_and_names_what_it_waited_for(
     else:
         document["catalog"] = {"type": "rest", "uri": f"http://{address}"}
     pipeline = Pipeline(tmp_path, document)
-    with quick_jvms():
-        answer = forked(tmp_path, "run", "--until-caught-up", "--timeout", "2s", "-f", pipeline.file.name)
-    error = answer.document["error"]
-    assert answer.code == 1, answer.err
+    code, answer = ended_on(jvm, pipeline.file, {}, "run", "--until-caught-up", "--timeout", "2s")
+    error = answer["error"]
+    assert code == 1, answer
     assert error["message"].startswith("not caught up after waiting for 2s: ")
     assert expected in error["message"] + error["where"]
     assert error["remedy"].endswith("then run the command again, or give it longer with --timeout")
 
 
-def test_a_timeout_of_a_run_without_an_end_and_what_is_no_duration_are_refused(ledger: Ledger, tmp_path: Path) -> None:
-    file = Pipeline(tmp_path, document_of(ledger)).file.name
+def test_a_timeout_of_a_run_without_an_end_and_what_is_no_duration_are_refused(
+    ledger: Ledger, jvm: Jvm, tmp_path: Path
+) -> None:
+    file = Pipeline(tmp_path, document_of(ledger)).file
     for words, message in (
         (("--timeout", "5m"), "`--timeout` is only for a run with `--until-caught-up`"),
         (("--until-caught-up", "--timeout", "soon"), "`soon` is not a duration"),
     ):
-        answer = forked(tmp_path, "run", *words, "-f", file)
-        assert answer.code == 2
-        assert message in answer.document["error"]["message"]
+        code, answer = ended_on(jvm, file, {}, "run", *words)
+        assert code == 2
+        assert message in answer["error"]["message"]

@@ -31,12 +31,12 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.layout import Layout, partition_terms
 from frazil.clock import SystemClock, new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.syntax.types import parse_type
 from tests.acceptance.verifier import local_path, metadata_file, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.fixtures.jvms import light_jvm
 from tests.integration.pipelines import Ledger, Pipeline, ended
 from tests.integration.shaped import NAMES, Shaped
 
@@ -109,8 +109,8 @@ def _record(number: int) -> dict[str, Any]:
 class Scene:
     """One topic a table, all with the same records."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, broker: EmbeddedBroker, jvm: Jvm, folder: Path) -> None:
+        self.folder, self._jvm = folder, jvm
         self.count = 0
         self._run = new_id()[:8]
         # Not so old that the broker's retention takes them, and not later than its clock.
@@ -132,7 +132,7 @@ class Scene:
         }
         tables |= self.shaped.tables
         document = {"pipeline": "parts", "kafka": {"bootstrap.servers": self._servers}, "tables": tables}
-        return Pipeline(self.folder, document)
+        return Pipeline(self.folder, document, jvm=self._jvm)
 
     def produce(self, count: int) -> None:
         """So many more records to every topic."""
@@ -159,9 +159,8 @@ class Scene:
             "jdbc.schema-version": "V1",
         }
         layout = Layout((parse_term("day(at)"), parse_term("deep.s")), (parse_sort("id desc"),))
-        with light_jvm() as jvm:
-            schema = new_schema((name, parse_type(word)) for name, word in _COLUMNS.items())
-            IcebergCatalog(jvm.gateway, "other", properties, {}).create("p.adopted", schema, {}, 2, layout)
+        schema = new_schema((name, parse_type(word)) for name, word in _COLUMNS.items())
+        IcebergCatalog(self._jvm.gateway, "other", properties, {}).create("p.adopted", schema, {}, 2, layout)
 
     def metadata(self, name: str) -> Path:
         """The table's newest metadata file."""
@@ -179,13 +178,13 @@ class Scene:
         return sorted(partition_terms(table.spec(), table.schema()))
 
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def scene(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """Tables in two parts, before and after the layout of some has changed."""
-    made = Scene(broker, tmp_path_factory.mktemp("partitions"))
+    made = Scene(broker, jvm, tmp_path_factory.mktemp("partitions"))
     made.produce(120)
     made.shaped.produce()
     made.adopt()

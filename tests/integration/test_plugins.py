@@ -80,7 +80,6 @@ def test_a_pipeline_runs_with_everything_that_a_package_can_add(
     assert producer.flush(30) == 0
     lake = json.dumps({**store.references(), "dynamodb.endpoint": store.url})
     (tmp_path / "frazil.yaml").write_text(_FILE.format(servers=broker.bootstrap_servers, store=lake, **topics))
-    assert "List the tables of the pipeline file." in frazil(tmp_path, store, "--help")
     assert frazil(tmp_path, store, "tables", "--output", "json") == {"tables": ["shop.logs", "shop.items"]}
     with quick_jvms():
         ran = frazil(tmp_path, store, "run", "--until-caught-up", "--output", "json")

@@ -1,4 +1,6 @@
-"""A pipeline from Python, on a real broker: checked, planned, run twice in one process, stopped from another thread."""
+"""A pipeline from Python, on a real broker: checked, planned, run twice in one process, stopped from another
+thread. That it is compared: `frazil verify` calls the same method.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.integration.pipelines import Ledger
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 
-def test_a_pipeline_is_checked_planned_run_and_proven_from_python(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_pipeline_is_checked_planned_and_run_from_python(broker: EmbeddedBroker, tmp_path: Path) -> None:
     orders = Ledger(broker.bootstrap_servers, f"orders-{new_id()}")
     orders.produce(3)
     document = {
@@ -45,7 +47,5 @@ def test_a_pipeline_is_checked_planned_run_and_proven_from_python(broker: Embedd
         "report": [True, 3, 0],
         "again": [False, "none"],
         "endless": [{"shop.orders": "5 rows, 0 records behind"}],
-        "verified": [True, 5],
-        "digested": True,
         "left": [],
     }

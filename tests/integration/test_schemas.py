@@ -22,6 +22,7 @@ import pytest
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from frazil.spec import RegistrySpec
 from frazil_registry.confluent import ConfluentRegistry
 from packages.registry.tests.unit.server import Desk, FakeRegistry, fake_registry, missing
@@ -32,7 +33,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
 from tests.integration.test_changelog import rows
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
 CONTEXT = ":.shop:"
 GOOD, DAMAGED = 100, 40
@@ -276,7 +277,7 @@ def send_new(shop: Shop) -> int:
 
 
 @pytest.fixture(scope="module")
-def ran(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(shop: Shop, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("schemas")
     sent = send_old(shop)
     with Pipeline(folder, shop.document("record", "20%")).start() as running:
@@ -290,15 +291,15 @@ def ran(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     shop.register(f"{topic}-shop.Reading", proto("string unit = 3; "), kind="PROTOBUF")
     shop.register(f"{shop.topics['added']}-shop.Refund", json.dumps(record("Refund", id="string")))
     shop.send("newest", [reading(9, b"K")])
-    pipeline = Pipeline(folder, shop.document("topic_record", "100%"))
+    pipeline = Pipeline(folder, shop.document("topic_record", "100%"), jvm=jvm)
     checks = {check["name"]: check for check in pipeline.checks()}
     return Ran(folder, shop, events, checks)
 
 
 @pytest.fixture(scope="module")
-def ran_again(ran: Ran) -> Ran:
+def ran_again(ran: Ran, jvm: Jvm) -> Ran:
     """It has caught up with the other file."""
-    Pipeline(ran.folder, ran.shop.document("topic_record", "100%")).run()
+    Pipeline(ran.folder, ran.shop.document("topic_record", "100%"), jvm=jvm).run()
     return ran
 
 

@@ -18,13 +18,14 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.integration.canal import CanalSource
 from tests.integration.event_formats import COUNT, FAR, formats
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.test_changelog import rows
 from tests.unit.cdc.mongodb_source import change, key_of, key_with_schema, value_with_schema
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 KEYS = 30
 FORMS = ("hash", "array", "plain", "schema")
 
@@ -111,7 +112,7 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("sources")
     sources = {form: Source(Ledger(servers, new_id(), 2), form, n) for n, form in enumerate(FORMS)}
     canal = CanalSource(Ledger(servers, new_id(), 1), 7)
@@ -126,7 +127,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     }
     kafka, commit = {"bootstrap.servers": servers}, {"interval": "200ms"}
     document = {"pipeline": "sources", "kafka": kafka, "commit": commit, "tables": tables}
-    pipeline = Pipeline(folder, document)
+    pipeline = Pipeline(folder, document, jvm=jvm)
 
     def work(changes: int) -> None:
         for source in sources.values():

@@ -17,9 +17,11 @@ from frazil.clock import new_id
 from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from packages.http.tests.unit.running_scene import wait_for
 from tests.integration.pipelines import Ledger, Pipeline
 
+pytestmark = pytest.mark.jvm
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
 _NAMESPACE = "automq.table.topic.namespace"
 
@@ -43,11 +45,11 @@ def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
 
 
 def test_keys_in_the_control_topic_make_and_end_a_table(
-    broker: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
     kafka = {"bootstrap.servers": broker.bootstrap_servers, "topics_from": "topic_configuration"}
-    pipeline = Pipeline(tmp_path, {"pipeline": name, "kafka": kafka})
+    pipeline = Pipeline(tmp_path, {"pipeline": name, "kafka": kafka}, jvm=jvm)
     Ledger(broker.bootstrap_servers, topic).produce(10)
 
     def keys(*words: str, code: int = 0) -> Any:

@@ -14,11 +14,12 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.test_changelog import rows
 from tests.unit.cdc.mongodb_source import change, key_of
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 _ROUTED = "__dbz__physicalTableIdentifier"
 _SCHEMA_CHANGE = {"source": {"connector": "mysql"}, "ts_ms": 1, "databaseName": "shop", "ddl": "drop table t"}
 _TRANSACTION = {"status": "END", "id": "571:1", "ts_ms": 1, "event_count": 1, "data_collections": []}
@@ -70,7 +71,7 @@ class _Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> _Ran:
+def ran(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> _Ran:
     server = _Server(broker.bootstrap_servers)
     prefix = server.name
     ordered = {"metadata": ["source_order"], "order_by": "_source_order"}
@@ -88,7 +89,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> _Ra
             "s.docs_log": {"topic": f"{prefix}-docs", "mode": "append", "changelog": True},
         },
     }
-    pipeline = Pipeline(tmp_path_factory.mktemp("server"), document)
+    pipeline = Pipeline(tmp_path_factory.mktemp("server"), document, jvm=jvm)
     for _ in range(3):
         server.send("", None, _SCHEMA_CHANGE)
         server.send(".transaction", None, _TRANSACTION)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.refusals import Settings, refusal_remedy
+from frazil.refusals import Settings, kafka_remedy, refusal_remedy
 
 _RENEW = "renew the service's certificate"
 _NAME = "use a host name that the service's certificate has"
@@ -55,3 +55,10 @@ _LOGIN = "check LOGIN"
 def test_the_words_of_a_refusal_lead_to_its_remedy(words: str, remedy: str) -> None:
     found = refusal_remedy(words, Settings("TRUST", "CERTIFICATE", "LOGIN"))
     assert found.startswith(remedy) if remedy else found == ""
+
+
+def test_a_listener_without_sasl_is_not_taken_for_a_broker_that_does_not_run() -> None:
+    words = "SASL PLAIN mechanism handshake failed: Broker: Request not valid in current SASL state: broker's supported"
+    assert kafka_remedy(words).startswith(
+        "name a listener of the broker with SASL in `bootstrap.servers`, or leave SASL"
+    )

@@ -175,6 +175,7 @@ def _services(
         slowed_by=slowed_by,
         rehearse=lambda: rehearse_commits(jvm.gateway),
         release_memory=Heap(lambda: jvm.gateway, clock).keep_small,
+        has_jvm_ended=jvm.has_ended,
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 _SCHEMA = "read string"
+_current_ranges: list[OffsetRange] = []
 WORTH_CUTTING = 100_000
 """Fewer records are divided among tasks by whole ranges."""
 
@@ -79,14 +80,24 @@ def reading(wanted: Wanted, task: Task) -> Task:
 
 
 def _read(wanted: Wanted, task: Task, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    return task(_records(wanted, batches))
+    try:
+        yield from task(_records(wanted, batches))
+    finally:
+        _current_ranges.clear()
 
 
 def _records(wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for text in batch.column(0).to_pylist():
             asked = json.loads(text)
-            yield from read_ranges(cluster_of(asked["settings"]), [OffsetRange(*r) for r in asked["ranges"]], wanted)
+            ranges = [OffsetRange(*r) for r in asked["ranges"]]
+            _current_ranges.extend(ranges)
+            yield from read_ranges(cluster_of(asked["settings"]), ranges, wanted)
+
+
+def current_ranges() -> Sequence[OffsetRange]:
+    """Returns the ranges that the task of this process reads, as far as it has begun; none of a task that reads no topic."""
+    return tuple(_current_ranges)
 
 
 def read_before(before: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
-from frazil.ingest.batches.bad_records import remedy_for, remedy_for_many
+from frazil.ingest.batches.bad_records import SET_ASIDE, remedy_for, remedy_for_many
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
@@ -511,7 +511,7 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
     reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
     reason += f" (and {more} more in the sample)" if more else ""
     if spec.bad_records.on_bad_record == "stop":
-        return Problem(reason, remedy_for(first.kind, spec, _REMEDIES["stop"]), where)
+        return Problem(reason, remedy_for(first.kind, spec, _REMEDIES["stop"] if first.path else SET_ASIDE), where)
     if not is_too_bad:
         return Problem(reason, _REMEDIES[spec.bad_records.on_bad_record], where)
     remedy = remedy_for(first.kind, spec, remedy_for_many(reason))

@@ -343,6 +343,10 @@ class Jvm:
         self._held.close()
         _note_gateway(None)
 
+    def has_ended(self) -> bool:
+        """Whether the process of the JVM has ended."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """Kills the JVM."""
         self._process.kill()

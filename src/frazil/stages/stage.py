@@ -17,6 +17,7 @@ from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.findings import Finding, QueriedRows
 from frazil.stages.notes import StageNote
 from frazil.stages.record_key import RecordKey
+from frazil.types import OffsetRange
 
 if TYPE_CHECKING:
     from frazil.process.analysis import Query
@@ -59,6 +60,8 @@ class Assembled:
     refused: pa.RecordBatch
     #: Why not, of each.
     reasons: Sequence[tuple[ErrorClass, str]]
+    #: Whether the refused records are of earlier ranges, whose tasks have counted them among the parts.
+    are_read_again: bool = False
 
 
 RAW_VALUE = "raw_value"
@@ -74,6 +77,9 @@ class Assembler(Protocol):
 
         Raises: UnavailableError where earlier records cannot be read, also while the result is iterated.
         """
+
+    def end(self, offset_range: OffsetRange, /) -> Iterable[Assembled]:
+        """Returns what becomes of earlier parts when a range of the task is read to its end. Raises: as `take`."""
 
 
 class RowWriter(Protocol):

@@ -3,6 +3,7 @@
 A record is late whose time is more than `late` behind the greatest time before it in its partition, or before the time up to
 which the windows of the last commit are complete. The first is decided by the records of one partition alone, in whatever
 batches they are read. The second keeps a promise to readers: a partition without records to read does not hold windows back.
+With `emit: closed` it keeps it for good: neither a longer `late` nor a replay changes a window that was complete once.
 
 A time counts no further than the timestamp of its record, so that one wrong clock does not end all windows.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
@@ -24,8 +26,10 @@ from frazil.write.target import TableTarget
 
 LATE = "late"
 """What late records are counted as that are dropped."""
+FINAL = "main has the window of its time, which `emit: closed` puts there once and for good"
 _NOTE = "event_times"
 _COMPLETE = "event_time"
+_WINDOWS = "windows_complete"
 _FIRST = -(2**62)
 """Before every time."""
 
@@ -50,6 +54,8 @@ class LateRecords:
         self._before = {(topic, partition): time for topic, partition, time in target.known.of(_NOTE)}
         self._complete = max((time for (time,) in target.known.of(_COMPLETE)), default=_FIRST)
         self._recorded = None if self._late is None else _by_place(self._late.recorded)
+        is_final = self._late is not None and self._late.is_final
+        self._final = max((time for (time,) in target.known.of(_WINDOWS) if is_final), default=_FIRST)
         self._stretches: dict[tuple[str, int], _Stretch] = {}
 
     def find(self, topic: str, records: Records, changes: Changes) -> Bools:
@@ -68,7 +74,8 @@ class LateRecords:
             before = self._before.get(place, _FIRST)
             stretch = self._stretches.setdefault(place, _Stretch(int(offsets[rows[0]]), before, -_FIRST))
             greatest = np.maximum.accumulate(np.r_[stretch.greatest, counted[rows]])
-            limits = np.maximum(greatest[:-1], self._complete_before(place, offsets[rows])) - self._late.after_us
+            known = np.maximum(greatest[:-1], self._complete_before(place, offsets[rows]))
+            limits = np.maximum(known - self._late.after_us, self._final)
             is_late[rows] = times[rows] < limits
             on_time = times[rows[~is_late[rows]]]
             stretch.greatest = int(greatest[-1])
@@ -98,6 +105,7 @@ class LateRecords:
             return kept, {LATE: len(rows)}, {}
         times = _times_of(changes)
         reason = "the time of the record is {}, and records are late after " + _text_of(self._late.after_us)
+        reason += ", or where main has their window" if self._late.is_final else ""
         return kept, {}, {row: _bad(topic, records, row, reason.format(_moment(times[row]))) for row in rows}
 
     def notes(self) -> dict[str, tuple[tuple[str, int, int, int, int], ...]]:
@@ -120,6 +128,33 @@ def _by_place(
         firsts.append(first)
         times.append(time)
     return by_place
+
+
+def final_to_us(target: TableTarget, progress: Progress) -> int:
+    """Returns the time up to which the windows of a table are complete for good, in microseconds; a time before all others
+    where they can change.
+    """
+    late, complete_us = (
+        target.changes.late if target.changes is not None else None,
+        progress.order.windows_complete_to_us,
+    )
+    return _FIRST if late is None or not late.is_final or complete_us is None else complete_us
+
+
+def are_final(changes: Changes, complete_us: int) -> Bools:
+    """Returns which changes are of windows that are complete for good, bool `(n_changes,)`. complete_us: see
+    `final_to_us`.
+    """
+    if complete_us == _FIRST or EVENT_TIME not in changes.own:
+        return np.zeros(changes.records.size, np.bool_)
+    times = _times_of(changes)
+    return ((times > _FIRST) & (times < complete_us))[changes.records]
+
+
+def earliest_us(changes: Changes) -> int:
+    """Returns the smallest time of changes in microseconds; a time after all others without one."""
+    column = changes.own.get(EVENT_TIME)
+    return -_FIRST if column is None or not len(column) else int(pc.min(column.cast(pa.int64())).as_py() or -_FIRST)
 
 
 def _times_of(changes: Changes) -> Ints:
@@ -166,10 +201,15 @@ def greatest_times(changes: ChangeReport) -> dict[str, dict[int, int]]:
     return greatest
 
 
-def order_in_time(target: TableTarget, times: Watermark) -> OrderProgress:
-    """Returns how far a table is in the order of time. times: those of its records, as `OrderProgress.event_times`."""
+def order_in_time(target: TableTarget, times: Watermark, before: OrderProgress) -> OrderProgress:
+    """Returns how far a table is in the order of time. times: those of its records, as `OrderProgress.event_times`. before:
+    that of the last commit.
+    """
     late = target.changes.late if target.changes is not None else None
     complete_us = None if late is None or times.complete_to_ms is None else times.complete_to_ms - late.after_us
+    if late is not None and late.is_final and before.windows_complete_to_us is not None:
+        before_us = before.windows_complete_to_us
+        complete_us = before_us if complete_us is None else max(complete_us, before_us)
     return OrderProgress(event_times=times, windows_complete_to_us=complete_us)
 
 
@@ -216,4 +256,6 @@ def noted_times(progress: Progress) -> tuple[tuple[str, tuple[tuple[object, ...]
         (topic, partition, time) for topic, numbers in times.partitions.items() for partition, time in numbers.items()
     )
     complete = () if times.complete_to_ms is None else ((_COMPLETE, ((times.complete_to_ms,),)),)
-    return ((_NOTE, tuple(sorted(places))), *complete)
+    windows_us = progress.order.windows_complete_to_us
+    windows = () if windows_us is None else ((_WINDOWS, ((windows_us,),)),)
+    return ((_NOTE, tuple(sorted(places))), *complete, *windows)

@@ -73,6 +73,14 @@ def test_values_keep_their_types_and_secrets_their_references(file: Path) -> Non
     assert frazil.load(file, values=values).name == "shop"
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers are waited for for half a second."""
+    monkeypatch.setattr("frazil.api.wiring._READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("frazil.kafka.topics._PROMPT_S", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_name_that_no_table_has_is_refused_before_a_service_is_asked(file: Path) -> None:
     shop = frazil.load(file)
     with pytest.raises(frazil.SpecError, match=r"the pipeline has no table `shop\.order`") as raised:
@@ -82,6 +90,7 @@ def test_a_name_that_no_table_has_is_refused_before_a_service_is_asked(file: Pat
         shop.plan("shop.order")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_service_that_does_not_answer_is_a_problem_of_the_status(file: Path) -> None:
     report = frazil.load(file).status()
     assert (report.is_well, [table.name for table in report.tables]) == (False, ["shop.orders"])

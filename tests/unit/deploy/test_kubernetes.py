@@ -158,6 +158,25 @@ def test_variables_are_those_of_the_container(tmp_path: Path) -> None:
     kubernetes_validate.validate(found["Deployment"], _VERSIONS[-1], strict=True)
 
 
+def test_a_pod_may_have_labels_and_volumes_of_its_own(tmp_path: Path) -> None:
+    volume = "volumes[0].name=krb,volumes[0].secret.secretName=keytab"
+    mount = "volumeMounts[0].name=krb,volumeMounts[0].mountPath=/krb"
+    found = objects(rendered("--set", f"podLabels.team=data,{volume},{mount}", pipeline="a: b\n", tmp_path=tmp_path))
+    assert found["Deployment"]["spec"]["template"]["metadata"]["labels"]["team"] == "data"
+    assert pod(found)["volumes"][-1] == {"name": "krb", "secret": {"secretName": "keytab"}}
+    assert pod(found)["containers"][0]["volumeMounts"][-1] == {"name": "krb", "mountPath": "/krb"}
+    kubernetes_validate.validate(found["Deployment"], _VERSIONS[-1], strict=True)
+
+
+def test_an_ingress_leads_to_a_service_that_can_be_reached(tmp_path: Path) -> None:
+    words = ("--set", "ingress.enabled=true,ingress.host=shop.example,ingress.tlsSecret=shop-tls")
+    found = objects(rendered(*words, pipeline=_TLS, tmp_path=tmp_path))
+    [rule] = found["Ingress"]["spec"]["rules"]
+    assert rule["http"]["paths"][0]["backend"]["service"]["name"] == found["Service"]["metadata"]["name"]
+    kubernetes_validate.validate(found["Ingress"], _VERSIONS[-1], strict=True)
+    assert "does not reach a service on loopback" in rendered(*words, pipeline="a: b\n", tmp_path=tmp_path)
+
+
 def test_the_operator_of_prometheus_scrapes_with_a_token_and_has_the_alerts(tmp_path: Path) -> None:
     words = (
         "--set",

@@ -52,6 +52,20 @@ def test_a_guide_has_at_most_a_hundred_and_twenty_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 120} == {}
 
 
+def test_an_index_has_the_minutes_that_its_pages_take() -> None:
+    rows = [
+        (page.parent / target, int(minutes))
+        for page in (ROOT / "docs").glob("*/README.md")
+        for target, minutes in re.findall(
+            r"\]\(([\w./-]+\.md)\) \| (?:.*\| )?(\d+) \|$", page.read_text(), re.MULTILINE
+        )
+        if page.parent.name not in ("start", "tutorials")  # where commands are to be run as well
+    ]
+    words = {page: len(re.findall(r"\w[\w'-]*", _CODE.sub("", page.read_text()))) for page, _ in rows}
+    wrong = [f"{page.name}: {minutes}" for page, minutes in rows if abs(words[page] / 200 - minutes) > 1.5]
+    assert (len(rows) > 70, wrong) == (True, [])
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached: set[Path] = set()
     waiting = [ROOT / "README.md"]

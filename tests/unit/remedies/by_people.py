@@ -78,6 +78,7 @@ BY_PEOPLE: Mapping[str, str] = {
         "packages/protect/tests/unit/test_settings.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),
     "allow this user to DESCRIBE the cluster": _SERVICE,
+    "name a listener of the broker with SASL in `bootstrap.servers`, or leave SASL out of `security.protocol`": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,
     "convert it with `keytool -importkeystore -deststoretype PKCS12`, and write `ssl.keystore.type: PKCS12`": _FILE,
     "leave it out, or use one of …": _FILE,
@@ -173,6 +174,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "read its log": _LOG,
     "read the broker's log": _LOG,
     "read the pipeline's log": _LOG,
+    "read the pipeline's log; if it shows no error, the machine is busy: start the demo again": _LOG,
     "see the tables above": _LOG,
     "find out who dropped the table": _LOG,
     "if this is Hive's metastore and has no tables for locks, write `spark: {conf:"

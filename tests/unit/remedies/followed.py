@@ -248,6 +248,7 @@ FOLLOWED: Mapping[str, str] = {
     "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
     "declare it under `columns`, or correct the name: write one of: …": TABLES,
     "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more": TABLES,
+    "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already": TABLES,
     "give one of them another name, such as `…_2: {type: …, field: …}`": TABLES,
     "leave its topic out of `topics`, and give it a table under `tables`": f"{STOPS}topics_whose_tables_are_taken",
     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`": (

@@ -121,6 +121,9 @@ SERVICES: Mapping[str, str] = {
     "run `frazil publish …`, and repeat the command; the pipeline commits no more": (
         f"{_RELEASE}a_table_is_released_once_its_branch_is_published"
     ),
+    "write another table of the same topics without `emit: closed`, and release that one once it has caught up": (
+        f"{_RELEASE}a_table_of_closed_windows_is_refused_and_another_one_of_its_topics_is_released"
+    ),
     **dict.fromkeys(
         ("name a table that it has written", "run `frazil adopt` before it is released again"),
         f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",
@@ -162,6 +165,10 @@ SERVICES: Mapping[str, str] = {
             "write settings as `key=value`, or as JSON",
         ),
         f"{_IMPORTS}a_configuration_that_cannot_be_read_is_refused_until_its_remedy_is_done",
+    ),
+    "write the records' fields and their types under `columns`, and what is made of them as `select`": (
+        "packages/migrate/tests/unit/imports/test_auto_cdc_service.py"
+        "::test_records_that_a_view_parses_are_read_as_json_or_as_the_remedy_says"
     ),
     **dict.fromkeys(
         ("give one of FILE and --url", "give FILE, or --bootstrap", "name a file in UTF-8 that can be read"),

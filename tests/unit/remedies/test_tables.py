@@ -95,6 +95,15 @@ STOPS = [
         _TEXT,
         [(f"{_STOP}, columns: {{x_text: {{type: string, coerce: true, field: x}}}}", [{"x": 1}, {"x_text": "a"}])],
     ),
+    *(
+        RemedyCase(
+            _STOP,
+            (({"x": 1},), (unreadable,)),
+            "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already",
+            [("on_bad_record: dead_letter", [{"x": 1}])],
+        )
+        for unreadable in (b'{"x": 2', b"[2]", b"\xff", b'{"x": 2, "x": 3}')
+    ),
     RemedyCase(
         _STOP,
         (({"x": 2**63},),),

@@ -11,6 +11,10 @@ The last part becomes the record, with the whole value. What becomes of a part d
 from REPEATED_WITHIN offsets before the value's first part on, which is at most `within` offsets away. A task whose range
 begins later reads these once more, so that progress needs no memory of open values. Bytes of open values are a cache of
 the topic's: where they are too many, they are forgotten, and read again when the last part has come.
+
+A value that is open `within` offsets after its first part is given up: the first part, which an earlier task may have
+counted, becomes a dead letter of the task whose range has the next offset. Each offset is in one range, so that this
+happens once, wherever ranges begin.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ _ID, _INDEX, _COUNT, _CHECKSUM = (f"{_PREFIX}{name}" for name in ("id", "index",
 _LONGEST_ID = 256
 _MOST_DIGITS = 9
 _WANTED = Wanted(("partition", "offset", "headers", "value"), (_ID, _INDEX, _COUNT, _CHECKSUM))
+_WHOLE = Wanted(("partition", "offset", "timestamp", "key", "headers", "value"))
 ReadBefore = Callable[[OffsetRange, Wanted], Iterator[pa.RecordBatch]]
 _Place = tuple[int, int]
 """A partition and an offset of it."""
@@ -105,6 +110,11 @@ class _Value:
     #: Why the value never becomes whole.
     refusal: _Refusal | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether parts are missing, and no part is a dead letter for it."""
+        return len(self.parts) < self.count and self.refusal is None
+
 
 @dataclass
 class _Partition:
@@ -113,12 +123,16 @@ class _Partition:
     number: int
     #: The first offset from which on all parts are known.
     begin: int
+    #: The offset of the first record that was taken.
+    taken_from: int = 0
     #: The parts that another part may depend on.
     parts: deque[_Part] = field(default_factory=deque)
     #: By id, in the order of their first parts.
     values: dict[bytes, _Value] = field(default_factory=dict)
     #: By id, the last part 0.
     firsts: dict[bytes, _Part] = field(default_factory=dict)
+    #: The values that were forgotten while they were open, by their first offsets.
+    given_up: dict[int, _Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -181,8 +195,48 @@ class Chunks:
         partitions, offsets = (np.asarray(columns[name]) for name in ("partition", "offset"))
         for place in np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if records.num_rows else ():
             number = int(partitions[place])
-            self._partitions.setdefault(number, _Partition(number, int(offsets[place])))
+            self._partitions.setdefault(number, _Partition(number, int(offsets[place]), int(offsets[place])))
         return self._assembled(records, rows) if (rows := _rows_with_parts(columns["headers"])).size else None
+
+    def end(self, offset_range: OffsetRange) -> Iterator[Assembled]:
+        """See Assembler."""
+        number = offset_range.partition
+        begin, end = (max(0, offset - self._within - 1) for offset in (offset_range.start, offset_range.end))
+        partition = self._partitions.get(number, _Partition(number, offset_range.end, offset_range.end))
+        # From here on the task has judged the values itself.
+        judged_from = partition.taken_from + REPEATED_WITHIN
+        open_values = partition.given_up | {value.first: value for value in partition.values.values() if value.is_open}
+        values = self._open_values(number, begin, min(end, judged_from))
+        values += [open_values[first] for first in sorted(open_values) if judged_from <= first < end]
+        for value in values:
+            missing = f"part {len(value.parts)} is not among the {self._within:,} offsets after it"
+            reason = (MISSING, f"part 0 of {value.count}: {missing}")
+            for record in self._read_back(OffsetRange(self._topic, number, value.first, value.first + 1), _WHOLE):
+                if record.num_rows:
+                    yield Assembled(record.slice(0, 0), {}, record, [reason], are_read_again=True)
+
+    def _open_values(self, number: int, begin: int, end: int) -> list[_Value]:
+        """Returns the values that begin from one offset up to another in a partition, and are open `within` offsets later.
+
+        The topic is read for them, as far as some are open.
+        """
+        judge, partition = Chunks(self._topic, self._within, self._most_bytes), _Partition(number, 0)
+        values: list[_Value] = []
+        if begin >= end:
+            return []
+        for part, _ in self._read(number, max(0, begin - REPEATED_WITHIN), end):
+            judge._add(partition, part, None)
+            value = partition.values.get(part.headers.id)
+            if value is not None and begin <= value.first == part.offset:
+                values.append(value)
+        values = [value for value in values if value.is_open]
+        if not values:
+            return []
+        for part, _ in self._read(number, end, values[-1].first + self._within + 1):
+            judge._add(partition, part, None)
+            if not any(value.is_open for value in values):
+                break
+        return [value for value in values if value.is_open]
 
     def _assembled(self, records: pa.RecordBatch, rows: Ints) -> Iterator[Assembled]:
         begin, judged = 0, _Judged()
@@ -313,7 +367,7 @@ class Chunks:
     def _begin(self, partition: _Partition, part: _Part) -> _Value:
         """Begins a value, in place of an earlier one with the same id."""
         if (earlier := partition.values.pop(part.headers.id, None)) is not None:
-            self._release(partition, earlier)
+            self._forget(partition, earlier)
         partition.values[part.headers.id] = value = _Value(part.offset, part.headers.count)
         return value
 
@@ -322,11 +376,17 @@ class Chunks:
         oldest = offset - self._within
         past = takewhile(lambda name: partition.values[name].first < oldest, partition.values)
         for name in list(past):  # The values are in the order of their first parts.
-            self._release(partition, partition.values.pop(name))
+            self._forget(partition, partition.values.pop(name))
         while partition.parts and partition.parts[0].offset < oldest - REPEATED_WITHIN:
             part = partition.parts.popleft()
             if partition.firsts.get(part.headers.id) is part:
                 del partition.firsts[part.headers.id]
+
+    def _forget(self, partition: _Partition, value: _Value) -> None:
+        """Forgets a value that no later part belongs to."""
+        self._release(partition, value)
+        if value.is_open:
+            partition.given_up[value.first] = value
 
     def _whole(self, partition: _Partition, value: _Value, last: bytes) -> bytes | _Refusal:
         """Returns the bytes of a value; why there are none. last: the bytes of its last part. Raises: UnavailableError."""

@@ -11,11 +11,14 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil_blobs import read
+from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.scenes import FENCED
 from tests.acceptance.verifier import read_newest
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 PIECE = 700_000
+WITHIN = 20
 FUNCTION = """
 import frazil
 import pyarrow as pa
@@ -63,7 +66,7 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
             "columns": ["value"],
             "above": "1MiB",
             "store": objects.as_uri(),
-            "chunks": {},
+            "chunks": {"within": WITHIN},
             "embeddings": {"look": {"dimension": 2}},
         },
     )
@@ -87,14 +90,54 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
         (9, b"k1", b"".join(second)),
         (12, b"k2", b"".join(third)),
     ]
-    metadata = pipeline.metadata(f"{table}__dead_letters")
-    assert metadata is not None
-    assert sorted((row["offset"], row["error_class"], row["message"]) for row in read_newest(metadata)) == [
+    assert dead_letters(pipeline, table) == [
         (7, "chunk_missing", "part 2 of 3: part 1 is missing, or follows it"),
         (13, "chunk_conflict", "part 1 of 3: another part of the same id has this number"),
     ]
     verified = pipeline.command("blobs", "verify", table, "--all")
     assert verified["snapshots"][-1]["objects"] == 4
+
+
+def test_a_value_whose_last_part_never_comes_is_one_dead_letter_whatever_happens_in_between(
+    pipeline: Pipeline, operator: Operator
+) -> None:
+    table, topic = pipeline.add_fed_table(
+        "raws",
+        partitions=1,
+        value={"format": "raw"},
+        blobs={
+            "columns": ["value"],
+            "above": "1MiB",
+            "store": (pipeline.folder / "objects").as_uri(),
+            "chunks": {"within": WITHIN},
+        },
+    )
+    sender = Sender(pipeline, topic)
+    sender.send(0, value_of(0, 3), 0, 1)
+    pipeline.feed.produce(topic, [b"small"] * (WITHIN - 1), 0)
+    pipeline.catch_up()
+    assert pipeline.metadata(f"{table}__dead_letters") is None  # The last part may be the next record.
+    pipeline.feed.produce(topic, [b"small"], 0)
+    with pipeline.running(failpoints="dead_letters.before=kill@1") as run:
+        assert run.wait() != 0
+    given_up = [(0, "chunk_missing", f"part 0 of 3: part 2 is not among the {WITHIN} offsets after it")]
+    first, second = (pipeline.run("--until-caught-up") for _ in range(2))
+    assert {first.wait(), second.wait()} <= {0, FENCED}
+    assert dead_letters(pipeline, table) == given_up
+    by_hand = operator.open(pipeline.folder, table)
+    by_hand.roll_back(by_hand.snapshot_ids[0])
+    pipeline.catch_up()
+    assert dead_letters(pipeline, table) == given_up
+    for level in ("--rows", "--ledger"):
+        [verified] = pipeline.command("verify", table, level)["tables"].values()
+        assert verified["equal"], verified
+
+
+def dead_letters(pipeline: Pipeline, table: str) -> list[tuple[int, str, str]]:
+    """Offset, class and message of each dead letter."""
+    metadata = pipeline.metadata(f"{table}__dead_letters")
+    assert metadata is not None
+    return sorted((row["offset"], row["error_class"], row["message"]) for row in read_newest(metadata))
 
 
 def rows(pipeline: Pipeline, table: str) -> list[tuple[int, bytes | None, bytes]]:

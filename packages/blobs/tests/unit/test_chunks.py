@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import Wanted
 from frazil.stages.stage import Assembled
 from frazil.types import OffsetRange
@@ -154,6 +155,70 @@ def test_what_becomes_of_a_record_does_not_depend_on_where_tasks_begin(name: str
     assert list(outcomes(records, *range(1, len(records))).values()) == wanted
 
 
+def given_up(records: Sequence[Record], *cuts: int) -> list[tuple[int, str]]:
+    """The offset and the reason of each first part that is a dead letter at the end of a range. cuts: where ranges begin."""
+
+    def read_back(before: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+        some = batch(records, before.start, min(before.end, len(records)))
+        assert wanted.headers or wanted.columns[2:4] == ("timestamp", "key")
+        yield some
+
+    places: list[tuple[int, str]] = []
+    for begin, end in pairwise([0, *cuts, len(records)]):
+        chunks = Chunks("t", WITHIN, MOST_BYTES, read_back)
+        for assembled in chunks.take(batch(records, begin, end)) or ():
+            assert not assembled.are_read_again
+        for assembled in chunks.end(OffsetRange("t", 0, begin, end)):
+            assert (assembled.records.num_rows, assembled.are_read_again) == (0, True)
+            [(kind, reason)] = assembled.reasons
+            assert kind == "chunk_missing"
+            places.append((assembled.refused["offset"][0].as_py(), reason))
+    return sorted(places)
+
+
+def absent(index: int, count: int = 3) -> str:
+    """The reason of a first part whose value lacks a part."""
+    return f"part 0 of {count}: part {index} is not among the 8 offsets after it"
+
+
+ENDS: dict[str, tuple[list[Record], list[tuple[int, str]]]] = {
+    "whole": ([*A, *[PLAIN] * 9], []),
+    "whole at the last offset": ([*A[:2], *[PLAIN] * 6, A[2], PLAIN], []),
+    "a part too late": ([*A[:2], *[PLAIN] * 7, A[2]], [(0, absent(2))]),
+    "the last part never comes": ([PLAIN, *A[:2], *[PLAIN] * 8], [(1, absent(2))]),
+    "it may still come": ([PLAIN, *A[:2], *[PLAIN] * 7], []),
+    "the first part alone": ([A[0], B[0], A[0], *[PLAIN] * 8], [(0, absent(1)), (1, absent(1, 2))]),
+    "a later part is the dead letter": ([A[0], A[2], *[PLAIN] * 9], []),
+    "the id begins again": ([A[0], *[PLAIN] * 4, *A, *[PLAIN] * 9], [(0, absent(1))]),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_value_whose_last_parts_never_come_is_one_dead_letter_wherever_ranges_begin(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
+    records, wanted = ENDS[name]
+    for cut in range(len(records)):
+        assert given_up(records, *([cut] if cut else [])) == wanted, cut
+    assert given_up(records, *range(1, len(records))) == wanted
+
+
+def test_a_range_without_records_gives_up_values_that_end_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
+    ends = Chunks("t", WITHIN, MOST_BYTES, lambda of, _: iter([batch(A[:2], of.start, min(of.end, 2))]))
+    assert [some.refused["offset"].to_pylist() for some in ends.end(OffsetRange("t", 0, 8, 9))] == []
+    assert [some.refused["offset"].to_pylist() for some in ends.end(OffsetRange("t", 0, 9, 10))] == [[0]]
+
+
+def test_a_table_that_has_read_a_part_of_a_range_before_gives_up_nothing_twice() -> None:
+    job = Job({}, starts={"n.t": {"t": {0: 5}}})
+    wanted = {0: OffsetRange("t", 0, 5, 10), 1: OffsetRange("t", 1, 10, 10)}
+    assert {n: job.own_range("n.t", OffsetRange("t", n, 0, 10)) for n in (0, 1)} == wanted
+    assert job.own_range("n.other", OffsetRange("t", 0, 0, 10)) == OffsetRange("t", 0, 0, 10)
+    assert job.own_range("n.t", OffsetRange("t", 0, 7, 10)) == OffsetRange("t", 0, 7, 10)
+
+
 def test_a_value_that_is_sent_again_much_later_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
     records = [*A, A[0], PLAIN, *[A[0]] * 2, *A[1:], PLAIN, *OTHER]
@@ -177,6 +242,7 @@ def test_parts_by_chance_become_the_same_wherever_tasks_begin_and_however_little
     for _ in range(4):
         cuts = np.unique(chance.integers(1, 40, 3)).tolist()
         assert outcomes(records, *cuts, most_held_bytes=0) == wanted, cuts
+        assert given_up(records, *cuts) == given_up(records), cuts
 
 
 def test_values_that_are_too_many_for_memory_are_read_again_and_handed_over_some_at_a_time() -> None:

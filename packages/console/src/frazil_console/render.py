@@ -6,11 +6,12 @@ Every text in a template is escaped, and shows the characters that nobody would 
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -32,6 +33,14 @@ def _shown(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def with_code(text: str) -> Markup:
+    """Returns the text as markup, with each part between backticks as code, such as a setting or a command."""
+    pieces = re.split(r"`([^`]+)`", plain(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+    )
+
+
 def _make_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -49,6 +58,7 @@ def _make_environment() -> Environment:
         "moment": figures.moment,
         "url": figures.url_of,
         "rate": figures.rate_text,
+        "with_code": with_code,
     }
     environment.globals |= {"version": frazil.__version__, "static": STATIC}
     return environment

@@ -13,6 +13,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ops.seen_by_readers import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
+from frazil_console.render import with_code
 from frazil_http.app import make_app
 from packages.console.tests.unit.many_tables import ManyTables
 from packages.console.tests.unit.pages import Page, page_of
@@ -162,3 +163,8 @@ def test_a_table_whose_publish_is_held_needs_attention(few: ManyTables) -> None:
     assert states_of(page)[:2] == ["waiting, not published", "waiting"]
     assert "not published: `no_nulls` does not hold" in cell(page, name, 0)
     assert list(shown(few, "/?show=not+published").rows) == [name]
+
+
+def test_settings_of_a_remedy_are_code_and_everything_else_is_escaped() -> None:
+    markup = with_code("write `start: <latest>`, or <b>")
+    assert str(markup) == "write <code>start: &lt;latest&gt;</code>, or &lt;b&gt;"

@@ -72,6 +72,8 @@ class DeadLetters:
         #: The places of all dead letters, and of those whose records crash the process that reads them.
         self.places = set[Place]()
         self.unread: dict[Place, Mismatch] = {}
+        #: The smallest time of the changes to be replayed, in microseconds (see `late_records.earliest_us`).
+        self.earliest_us = 2**62
 
     def places_of(self, changes: Ranked) -> list[Place]:
         """Returns the places of the changes' records."""

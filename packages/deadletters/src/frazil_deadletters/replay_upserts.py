@@ -43,6 +43,7 @@ from frazil.upsert.change_notes import not_alone
 from frazil.upsert.commit import Prepared, ValuesMissing
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked
 from frazil.upsert.kinds import prepare_rows
+from frazil.upsert.late_records import FINAL, are_final, earliest_us, final_to_us
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.lookup.search import Found
 from frazil.upsert.records.read_changes import refuse
@@ -130,7 +131,9 @@ class UpsertReplay:
                 needs.note(changes.decoded, [topic], (self._target.source or self._target).fixed)
                 needs.key_columns = needs.key_columns or changes.key_columns
                 if needs.is_met:
-                    kept, remaining = _divide(draft, places, records, changes)
+                    complete_us = final_to_us(self._target, self.table.progress)
+                    kept, remaining = _divide(draft, places, records, changes, complete_us)
+                    draft.earliest_us = min(draft.earliest_us, earliest_us(kept))
                     of_change = pick(records, kept.records)
                     if kept.ops.size:
                         changed_rows.take(topic, shape_rows(self._target, kept, of_change), kept, of_change)
@@ -222,6 +225,10 @@ class UpsertReplay:
         state = self.catalog.load(name)
         if state is None or before is None or state.uuid != before.uuid:
             raise ConflictError("the table was recreated while its dead letters were read", where=name)
+        if draft.earliest_us < final_to_us(self._target, state.progress):
+            raise ConflictError(
+                "windows of the table have become complete while its dead letters were read", where=name
+            )
         if not is_unmoved(self.catalog.history(name, (REPLAY_ID, COMMIT_ID)), self.since, state.progress.commit_id):
             raise ConflictError("other replays of dead letters are running", where=name)
 
@@ -287,14 +294,18 @@ class UpsertReplay:
         self.catalog.delete_files(self.dead_letters.name, [file.path for file in attempt.added])
 
 
-def _divide(draft: DeadLetters, places: list[Place], records: Records, changes: Changes) -> tuple[Changes, Changes]:
+def _divide(
+    draft: DeadLetters, places: list[Place], records: Records, changes: Changes, complete_us: int
+) -> tuple[Changes, Changes]:
     """Returns the changes that may apply, and those of readable records that remain: ingestion applies these in place, and
-    a dead letter cannot.
+    a dead letter cannot. complete_us: the time up to which windows are complete for good.
     """
     readable, refused = changes.without_refused(), changes.decoded.refused
     mismatches = first_mismatches(changes.decoded)
     for mask, reason in not_alone(readable):
         mismatches |= {bad.row: bad for bad in refuse(readable, mask, "", ErrorClass.ORDER_UNKNOWN, reason, _ALL)}
+    final = are_final(readable, complete_us)
+    mismatches |= {bad.row: bad for bad in refuse(readable, final, "", ErrorClass.LATE, FINAL, _ALL)}
     draft.mismatches |= {places[row]: mismatches.get(row, UNEXPLAINED) for row in np.flatnonzero(refused).tolist()}
     times_ms = [None if us is None else us // 1000 for us in records["timestamp"].cast(pa.int64()).to_pylist()]
     draft.stamps |= dict(zip(places, zip(records["key"].to_pylist(), times_ms, strict=True), strict=True))

@@ -343,7 +343,8 @@ class Show:
                 moved_at_s, rows = self._clock.monotonic_s(), arrived
             elif self._clock.monotonic_s() - moved_at_s > _PATIENCE_S:
                 message = f"no row has arrived for {_PATIENCE_S:.0f} s"
-                raise UnavailableError(message, remedy="read the pipeline's log", where=str(self._session.log))
+                remedy = "read the pipeline's log; if it shows no error, the machine is busy: start the demo again"
+                raise UnavailableError(message, remedy=remedy, where=str(self._session.log))
             self._clock.sleep(_REDRAW_S)
 
     def _show(self, phase: str, is_last: bool = False) -> Frame:

@@ -19,6 +19,7 @@ from pyiceberg.table import StaticTable
 from frazil.clock import new_id
 from frazil.kafka.group import KafkaGroup
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.fixtures.iceberg_sink import IcebergSink
 from tests.fixtures.streaming import Streaming
 from tests.fixtures.waiting import wait_until
@@ -33,7 +34,8 @@ _SHORT, _SLICE, _SOAK = 2_000, 20_000, 1_000_000
 class Scene:
     """A topic into which records are written all the time, and the pipeline whose table has them."""
 
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str, jvm: Jvm | None = None) -> None:
+        """jvm: as of Pipeline."""
         self.folder = folder
         self.ledger = Ledger(servers, new_id())
         document = {
@@ -41,7 +43,7 @@ class Scene:
             "kafka": {"bootstrap.servers": servers},
             "tables": {TABLE: {"topic": self.ledger.topic}},
         }
-        self.pipeline = Pipeline(folder, document)
+        self.pipeline = Pipeline(folder, document, jvm=jvm)
         (folder / "frazil-data").mkdir()
 
     @contextmanager
@@ -194,9 +196,9 @@ def there_and_back_with_spark(scene: Scene, records: int) -> None:
 
 
 def test_every_record_is_a_row_once_when_the_table_of_a_killed_query_is_adopted(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path
 ) -> None:
-    scene = Scene(tmp_path, broker.bootstrap_servers)
+    scene = Scene(tmp_path, broker.bootstrap_servers, jvm)
     query = Streaming(tmp_path, broker.bootstrap_servers, scene.ledger.topic, TABLE)
     try:
         with scene.writing(_SHORT):
@@ -213,15 +215,15 @@ def test_every_record_is_a_row_once_when_the_table_of_a_killed_query_is_adopted(
 @pytest.mark.slow  # In time: one way, above; the offsets that another tool gets in unit/adopt/test_release.py.
 @pytest.mark.parametrize("there_and_back", [there_and_back_with_kafka_connect, there_and_back_with_spark])
 def test_every_record_is_a_row_once_when_a_table_changes_hands(
-    broker: EmbeddedBroker, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
 ) -> None:
-    there_and_back(Scene(tmp_path, broker.bootstrap_servers), _SLICE)
+    there_and_back(Scene(tmp_path, broker.bootstrap_servers, jvm), _SLICE)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("there_and_back", [there_and_back_with_kafka_connect, there_and_back_with_spark])
 def test_every_one_of_a_million_records_is_a_row_once(
-    broker: EmbeddedBroker, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
 ) -> None:
-    there_and_back(Scene(tmp_path, broker.bootstrap_servers), _SOAK)
+    there_and_back(Scene(tmp_path, broker.bootstrap_servers, jvm), _SOAK)

@@ -142,6 +142,10 @@ def _change(number: int) -> tuple[bytes, bytes]:
     return _json({"id": number}), _json({"op": "c", "before": None, "after": row, "source": source, "ts_ms": 6})
 
 
+def _sequenced(number: int) -> tuple[None, bytes]:
+    return None, _json({"id": number, "note": f"n{number}", "op": "UPDATE", "changed_at": _NOON.isoformat()})
+
+
 _AVRO = ("automq", "tableflow")
 _TOPICS: Mapping[str, Mapping[str, Callable[[int], tuple[bytes | None, bytes]]]] = {
     "kafka-connect": {"orders": _connect},
@@ -150,6 +154,7 @@ _TOPICS: Mapping[str, Mapping[str, Callable[[int], tuple[bytes | None, bytes]]]]
     "flink-sql": {"orders": _flink},
     "debezium-server": {"pg.public.orders": _change, "pg.public.customers": _change},
     "tableflow": {"orders": _avro},
+    "auto-cdc": {"orders": _sequenced},
 }
 _OTHER_TOPICS = {"tableflow": ["bad-orders"], "kafka-connect": ["control.orders"]}
 _ROWS: Mapping[str, Mapping[str, Callable[[int], Row]]] = {
@@ -161,6 +166,10 @@ _ROWS: Mapping[str, Mapping[str, Callable[[int], Row]]] = {
         f"shop.pg_public_{name}": lambda n: {"id": n, "name": f"n{n}"} for name in ("orders", "customers")
     },
     "tableflow": {"lkc-1.orders": lambda n: {"id": n, "note": f"n{n}"}},
+    "auto-cdc": {
+        "shop.orders": lambda n: {"id": n, "note": f"n{n}", "changed_at": _NOON},
+        "shop.orders_history": lambda n: {"id": n, "note": f"n{n}", "__START_AT": _NOON, "__END_AT": None},
+    },
 }
 
 

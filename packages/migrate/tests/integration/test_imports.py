@@ -31,7 +31,7 @@ from tests.integration.servers import RestCatalogServer
 
 pytestmark = pytest.mark.timeout(600)
 
-PAGES = ("kafka-connect", "automq", "flink-cdc", "flink-sql", "debezium-server", "tableflow")
+PAGES = ("kafka-connect", "automq", "flink-cdc", "flink-sql", "debezium-server", "tableflow", "auto-cdc")
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 

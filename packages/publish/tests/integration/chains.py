@@ -26,13 +26,18 @@ from tests.integration.pipelines import Pipeline
 from tests.integration.servers import RestCatalogServer, catalog_section
 
 GENERATION = "frazil.shop.published-generation"
-_BURST_S = 0.05
+_BURST_S = 0.5
 
 
 def say(words: str) -> None:
     """Shows how far a soak is."""
     sys.stdout.write(f"{words}\n")
     sys.stdout.flush()
+
+
+def _id_of(place: int, number: int) -> int:
+    """Returns the id in the row of this number that the table at this place writes."""
+    return number // 2 if place and number % 3 == 0 else number
 
 
 class Chain:
@@ -97,13 +102,11 @@ class Chain:
         numbers = range(self.count, self.count + rows)
         for place, name in enumerate(self.names):
             for number in numbers:
-                # Every third row of a table replaces an older one, which refers to a new row from then on.
-                row = {"id": number // 2 if place and number % 3 == 0 else number, "parent": number}
+                # Every third row of a later table replaces an older one, and refers to another row from then on.
+                row = {"id": _id_of(place, number), "parent": _id_of(max(place - 1, 0), number)}
                 self._producer.produce(self._topics[name], json.dumps(row).encode(), partition=number % 2)
-            if len(self.names) == 2:
-                self._producer.flush(30)
+            self._producer.flush(30)  # Else a row may be in Kafka before the one that it refers to.
         self.count += rows
-        self._producer.poll(0)
 
     @contextmanager
     def changing(self, rate: int) -> Iterator[None]:

@@ -17,6 +17,7 @@ from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.integration.pipelines import Pipeline
 from tests.integration.servers import free_port
 
@@ -31,8 +32,9 @@ AUDITS = {
 class Shop:
     """A topic of orders, and a pipeline that publishes them."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, **settings: Any) -> None:
-        self.folder, self.topic, self.port = folder, new_id(), free_port()
+    def __init__(self, broker: EmbeddedBroker, folder: Path, jvm: Jvm | None = None, /, **settings: Any) -> None:
+        """jvm: as of Pipeline."""
+        self.folder, self.topic, self.port, self._jvm = folder, new_id(), free_port(), jvm
         self._servers = broker.bootstrap_servers
         self.topic_of(self.topic)
         self._producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
@@ -53,7 +55,7 @@ class Shop:
             "http": {"listen": f"127.0.0.1:{self.port}"},
             "tables": {TABLE: self.table},
         }
-        return Pipeline(self.folder, document, environment)
+        return Pipeline(self.folder, document, environment, self._jvm)
 
     def send(self, *orders: tuple[int | None, float]) -> None:
         for number, (order, amount) in enumerate(orders):

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from docs.scan import ROOT
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from packages.publish.tests.integration.shops import AUDITS, TABLE, Shop, ids_of
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
@@ -24,9 +25,11 @@ from tests.integration.servers import RestCatalogServer, catalog_section
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 
-def test_what_does_not_pass_is_not_seen_until_somebody_decides(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """One story, as each process of it starts a JVM."""
-    shop = Shop(broker, tmp_path, publish={"every": "1s", "audits": AUDITS})
+def test_what_does_not_pass_is_not_seen_until_somebody_decides(
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path
+) -> None:
+    """One story, as each run of it starts a JVM."""
+    shop = Shop(broker, tmp_path, jvm, publish={"every": "1s", "audits": AUDITS})
     pipeline = shop.pipeline()
     shop.send((1, 1.0), (2, 2.0))
     assert pipeline.command("watermark", TABLE)[0].returncode == 4
@@ -86,7 +89,7 @@ def test_what_does_not_pass_is_not_seen_until_somebody_decides(broker: EmbeddedB
 
 
 def test_the_example_of_the_page_works_with_a_rest_catalog(
-    broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path
+    broker: EmbeddedBroker, jvm: Jvm, server: RestCatalogServer, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "guides" / "publish.md").read_text()
     first, second = map(yaml.safe_load, re.findall(r"^```yaml\n(pipeline.*?)^```", page, re.DOTALL | re.MULTILINE))
@@ -96,7 +99,7 @@ def test_the_example_of_the_page_works_with_a_rest_catalog(
     document |= {"kafka": {"bootstrap.servers": broker.bootstrap_servers}, "catalog": catalog_section(server, {})}
     document["http"] = False
     document["tables"][TABLE]["topic"] = shop.topic
-    pipeline = Pipeline(tmp_path, document)
+    pipeline = Pipeline(tmp_path, document, jvm=jvm)
     shop.send((1, 1.0), (2, 2.0))
     pipeline.run()
     lake = load_catalog("lake", type="rest", uri=server.url)

@@ -19,6 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.soaking import rng
 from tests.fixtures.registry import ApicurioRegistry
@@ -126,19 +127,19 @@ def _plain(rows: list[Row], *names: str) -> list[Row]:
     ],
 )
 def test_a_replay_killed_at_any_step_writes_every_row_once(
-    tables: Tables, topic: str, blows: Sequence[str], rate: int
+    tables: Tables, jvm: Jvm, topic: str, blows: Sequence[str], rate: int
 ) -> None:
     words = ("replay", tables.grown, "--to", topic, "--rate", f"{rate}/s")
     for blow in blows:
         tables.pipeline.command(*words, failpoints=blow, expected=-signal.SIGKILL)
-    done = tables.pipeline.command(*words)
+    done = tables.pipeline.command_on(jvm, *words)
     assert done["records"] == ROWS
     rows = _rows_of(tables.records(topic))
     assert [row["id"] for row in rows] == [*range(ROWS)]
     names = ("id", "name", "tags")
     assert _plain(rows, *names) == _plain(tables.rows(tables.grown), *names)
     assert {row["amount"] for row in rows} == {str(row["amount"]) for row in tables.rows(tables.grown)}
-    assert tables.pipeline.command(*words)["written_now"] == 0
+    assert tables.pipeline.command_on(jvm, *words)["written_now"] == 0
     assert len(tables.records(topic)) == ROWS
 
 
@@ -164,9 +165,10 @@ def test_a_condition_chooses_rows_and_every_record_has_its_key_and_headers(table
         assert one.headers == {"from": "lake"}
 
 
-def test_changes_after_a_snapshot_lead_to_the_rows_of_the_last_one(tables: Tables, topic: str) -> None:
+def test_changes_after_a_snapshot_lead_to_the_rows_of_the_last_one(tables: Tables, jvm: Jvm, topic: str) -> None:
     first, *_, last = tables.snapshots(tables.changed)
-    done = tables.pipeline.command(
+    done = tables.pipeline.command_on(
+        jvm,
         "replay",
         tables.changed,
         "--to",

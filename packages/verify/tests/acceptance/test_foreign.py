@@ -16,6 +16,7 @@ from pyiceberg.table import StaticTable
 from frazil.clock import new_id
 from frazil.kafka.group import KafkaGroup
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.fixtures.iceberg_sink import IcebergSink
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
@@ -28,12 +29,12 @@ _LEAST_BYTES = 500
 class Scene:
     """A topic, the sink that reads it, and the table in a catalog on SQLite."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: EmbeddedBroker, jvm: Jvm, folder: Path) -> None:
         servers = broker.bootstrap_servers
         self.ledger = Ledger(servers, new_id())
         tables = {TABLE: {"topic": self.ledger.topic}}
         document = {"pipeline": "shop", "kafka": {"bootstrap.servers": servers}, "tables": tables}
-        self.pipeline = Pipeline(folder, document)
+        self.pipeline = Pipeline(folder, document, jvm=jvm)
         (folder / "frazil-data").mkdir()
         self.catalog = folder / "frazil-data" / "catalog.db"
         self.sink = IcebergSink(folder, servers, self.ledger.topic, TABLE)
@@ -93,9 +94,9 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def scene(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """The sink after its kill and another start, with all later records in the table."""
-    made = Scene(broker, tmp_path_factory.mktemp("foreign"))
+    made = Scene(broker, jvm, tmp_path_factory.mktemp("foreign"))
     made.ledger.produce(FIRST)
     try:
         made.kill_in_first_commit()

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from packages.verify.tests.integration.files import replace_rows
 from tests.acceptance.topics import Topics
 from tests.fixtures.waiting import wait_until
@@ -28,7 +29,7 @@ EVENTS, PEOPLE = "l.events", "l.people"
 class Scene:
     """An append table and an upsert table of two runs, each over two partitions."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: EmbeddedBroker, jvm: Jvm, folder: Path) -> None:
         servers = broker.bootstrap_servers
         self.events, self.people = (Ledger(servers, new_id(), 2).topic for _ in range(2))
         self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
@@ -38,7 +39,7 @@ class Scene:
             PEOPLE: {"topic": self.people, "key": {"format": "json"}, "mode": "upsert", "metadata": metadata},
         }
         document = {"pipeline": "l", "kafka": {"bootstrap.servers": servers}, "tables": tables}
-        self.pipeline = Pipeline(folder, document)
+        self.pipeline = Pipeline(folder, document, jvm=jvm)
         for first in (0, 60):
             self.send(first, 60)
             self.pipeline.run()
@@ -68,9 +69,9 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def scene(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """The tables, which tests leave as they are."""
-    return Scene(broker, tmp_path_factory.mktemp("levels"))
+    return Scene(broker, jvm, tmp_path_factory.mktemp("levels"))
 
 
 def test_nothing_differs_in_whole_tables_at_any_level(scene: Scene) -> None:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.processes import stat_of, wait_until_ended
 from tests.fixtures.waiting import wait_until
@@ -31,7 +32,7 @@ _QUERY, _OTHER = (f"select id, kind from records where kind <> '{kind}'" for kin
 class Scene:
     """Three tables of one pipeline, and what is sent to their topics."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: EmbeddedBroker, jvm: Jvm, folder: Path) -> None:
         self.servers = broker.bootstrap_servers
         self.events, self.people = (Ledger(self.servers, new_id(), 2).topic for _ in range(2))
         self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
@@ -49,6 +50,7 @@ class Scene:
             "w.orders": {"topic": self.events, "metadata": ["partition"], "select": _QUERY},
             "w.people": {"topic": self.people, "key": {"format": "json"}, "mode": "upsert"},
         }
+        #: Its commands need no process of their own.
         self.pipeline = Pipeline(
             folder,
             {
@@ -58,6 +60,7 @@ class Scene:
                 "verify": {"every": "5s", "sample": "100%"},
                 "tables": tables,
             },
+            jvm=jvm,
         )
 
     def send(self, count: int) -> None:
@@ -129,9 +132,9 @@ def _differing(running: Running, table: str) -> tuple[int, int]:
 
 
 def test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_fault(
-    broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path
+    broker: EmbeddedBroker, jvm: Jvm, spark: ForeignSpark, tmp_path: Path
 ) -> None:
-    scene = Scene(broker, tmp_path)
+    scene = Scene(broker, jvm, tmp_path)
     spark.restart()
     spark.add_local_catalog("frazil", tmp_path)
     with scene.pipeline.start() as running:
@@ -194,7 +197,7 @@ def test_before_the_first_run_nothing_is_compared_and_nothing_is_made(broker: Em
     assert not (tmp_path / "frazil-data").exists()
 
 
-def test_thousands_of_columns_with_a_value_each_are_proven(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_thousands_of_columns_with_a_value_each_are_proven(broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path) -> None:
     topic, client = new_id(), {"bootstrap.servers": broker.bootstrap_servers}
     admin = AdminClient({**client})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
@@ -207,7 +210,7 @@ def test_thousands_of_columns_with_a_value_each_are_proven(broker: EmbeddedBroke
         "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         "tables": {"v.events": {"topic": topic, "limits": {"columns": 2501}}},
     }
-    pipeline = Pipeline(tmp_path, document)
+    pipeline = Pipeline(tmp_path, document, jvm=jvm)
     pipeline.run()
     done, printed = pipeline.command("verify")
     found = printed["tables"]["v.events"]

@@ -2,7 +2,7 @@
 
 An exception proves nothing by itself. What was carried out may be sent again on the way, by the HTTP client, a proxy, the
 JDBC pool or the AWS SDK, and the second copy is refused: so after any exception the table is loaded, and its history is the
-first to be asked (docs/decisions/0034-answers-of-catalogs.md).
+first to be asked (docs/decisions/0034-ambiguous-commits.md).
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ from frazil.spec import TableSpec
 from frazil.stages.watch import FEWEST_TO_JUDGE
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
+_UNREADABLE = {ErrorClass.MALFORMED, ErrorClass.NOT_AN_OBJECT, ErrorClass.DUPLICATE_KEY}
+"""Classes of records that no column can take, whatever its type."""
+SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already"
+"""The remedy where a record cannot be read at all, so that no column can take it."""
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 
 
@@ -23,6 +27,8 @@ def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
     """Returns the remedy for bad records of a class of error; `usual` where the class has none of its own."""
     if kind == ErrorClass.NO_KEY and (spec.changes.mode != "upsert" or spec.changes.key_columns):
         return usual
+    if kind in _UNREADABLE and spec.bad_records.on_bad_record == "stop":
+        return SET_ASIDE
     # A package that is not type-checked may give a text in place of a class.
     return ErrorClass(kind).entry.remedy or usual
 
@@ -66,7 +72,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
         topic=first.topic,
         partition=first.partition,
         offset=first.offset,
-        remedy=remedy_for(first.kind, planned.table.spec, remedy),
+        remedy=remedy_for(first.kind, planned.table.spec, remedy or ("" if first.path else SET_ASIDE)),
     )
 
 

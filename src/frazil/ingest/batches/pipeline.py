@@ -345,7 +345,7 @@ class Pipeline:
                 ignored_records=add_counts(before.totals.ignored_records, report.counts.ignored_records),
                 findings={name: findings.get(name, 0) for name in counted},
             ),
-            order=replace(order_in_time(target_of(table), times), places=planned.places or {}),
+            order=replace(order_in_time(target_of(table), times, before.order), places=planned.places or {}),
             rest=RestProgress(table.derived, add_counts(before.rest.records, report.share.rest_records)),
             ledger=next_ledger(planned, report, before, balance),
         )

@@ -54,6 +54,8 @@ class Services:
     rehearse: Callable[[], None] = lambda: None
     #: Frees memory of work that is over, where no batch is expected soon.
     release_memory: Callable[[], None] = lambda: None
+    #: Whether the JVM has ended. Without records to read nothing else would notice it.
+    has_jvm_ended: Callable[[], bool] = lambda: False
 
 
 class RunTimeouts:

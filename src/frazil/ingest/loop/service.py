@@ -30,12 +30,11 @@ from frazil.ingest.failures import (
 )
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.ending import Ending
-from frazil.ingest.loop.keep_warm import KeepWarm
 from frazil.ingest.loop.leadership import Alone, Leadership
 from frazil.ingest.loop.load import Loader
 from frazil.ingest.loop.ownership import STANDBY_TURN_S, Ownership
 from frazil.ingest.loop.planner import Planner
-from frazil.ingest.loop.refresh import Refresher
+from frazil.ingest.loop.refresh import KeepWarm, Refresher
 from frazil.ingest.loop.requests import Requests
 from frazil.ingest.loop.table_updates import (
     backoff_s,
@@ -276,6 +275,9 @@ class Service:
 
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
+        if self._services.has_jvm_ended() and not self._ending.has_begun:
+            self._ending.end(jvm_has_ended())
+            return 0.0
         now_s = self._clock.monotonic_s()
         self._has_news |= self.ownership.has_changed
         self.ownership.update(self.tables)

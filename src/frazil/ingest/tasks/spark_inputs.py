@@ -8,7 +8,7 @@ processes of one machine.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,18 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
-from frazil.error_classes import ErrorClass
 from frazil.failpoints import hit
 from frazil.files import handed_on_folder, taken_folder
 from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.kafka.source import current_ranges
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
 from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
 from frazil.shares.divide import TableRecords, TopicShares
 from frazil.stages.changes import UPSERT, Changes
+from frazil.stages.stage import Assembled
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 
@@ -62,6 +63,10 @@ def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
             take_batch(job, batch, {target.name: run}, topics)
             while run.steps:
                 yield run.hand_on(folder)
+        for offset_range in current_ranges():
+            run.end(job.own_range(target.name, offset_range))
+        while run.steps:
+            yield run.hand_on(folder)
 
 
 def second_stage_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -135,15 +140,9 @@ class _FirstRun(TableRun):
         """Keeps the records for the second stage."""
         self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
 
-    def take_parts(
-        self,
-        topic: str,
-        parts: Mapping[str, pa.RecordBatch],
-        refused: pa.RecordBatch,
-        reasons: Sequence[tuple[ErrorClass, str]],
-    ) -> None:
+    def take_parts(self, topic: str, some: Assembled) -> None:
         """Keeps the records for the second stage."""
-        self._keep(partial(TableRun.take_parts, topic=topic, parts=parts, refused=refused, reasons=reasons))
+        self._keep(partial(TableRun.take_parts, topic=topic, some=some))
 
     def take_share(self, topic: str, share: TableRecords, latest: Mapping[str, Mapping[int, int]]) -> None:
         """Decodes the records, and keeps them and what is reported of the others for the second stage."""

@@ -70,6 +70,10 @@ class Tally:
         """Counts records that were written, and the rows or changes that they became."""
         self.counts = Counts.merge([self.counts, Counts(written_count=record_count, row_count=row_count)])
 
+    def count_again(self, record_count: int) -> None:
+        """Counts records, among those that were counted, that earlier batches have counted too."""
+        self.counts = Counts.merge([self.counts, Counts(again_count=record_count)])
+
     def digest_rows(self, rows: pa.Table) -> None:
         """Adds the digest of rows that are appended."""
         self.counts = Counts.merge([self.counts, Counts(row_digest=digest_of(row_hashes(rows)))])

@@ -6,7 +6,7 @@ broker): a record that cannot become a row is reported, and the task then writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,13 +21,13 @@ from frazil.dead_letters.record import DeadLetterFiles
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
-from frazil.error_classes import ErrorClass
 from frazil.failpoints import hit
 from frazil.files import release_memory
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
 from frazil.ingest.tasks.tally import Tally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.kafka.source import current_ranges
 from frazil.process.references import receive
 from frazil.report import ShareReport, TaskReport, TaskTime, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
@@ -40,8 +40,8 @@ from frazil.schema.arrow import Records, pick
 from frazil.schema.evolve import hints_of
 from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords, appended
-from frazil.stages.stage import RAW_VALUE, Assembler
-from frazil.types import BadRecord, DataFile
+from frazil.stages.stage import RAW_VALUE, Assembled, Assembler
+from frazil.types import BadRecord, DataFile, OffsetRange
 from frazil.upsert.records.read_changes import check_keys, read_upserts
 from frazil.upsert.task_changes import TaskChanges
 from frazil.upsert.task_kinds import refuse_unfit
@@ -74,7 +74,7 @@ def run_task(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
     """Reads the batches and yields one row per table with its report as JSON."""
     clock = SystemClock()
     began_ms = clock.now_ms()
-    reports = read_all(job, batches)
+    reports = read_all(job, batches, current_ranges)
     ended_ms = clock.now_ms()
     reports = [replace(report, times=(TaskTime(began_ms, ended_ms, report.counts.record_count),)) for report in reports]
     if any(report.changes.touched and report.counts.value_bytes >= _MANY_BYTES for report in reports):
@@ -82,8 +82,12 @@ def run_task(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
-def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
-    """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
+def read_all(
+    job: Job, batches: Iterable[Portion], ranges: Callable[[], Iterable[OffsetRange]] = tuple
+) -> list[TaskReport]:
+    """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards. ranges: returns, at
+    the end, the ranges that were read as a whole.
+    """
     receive(job.references)
     runs: dict[str, TableRun] = {}
     topics = {topic: TopicShares(job.targets_of(topic), topic, job.starts, read_records) for topic in job.targets}
@@ -95,6 +99,10 @@ def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
             else:
                 batch(_run_of(job.all_targets[0], job, runs))
         _take_kept(job, runs, topics, is_end=True)
+        for offset_range in ranges():
+            for target in job.targets_of(offset_range.topic):
+                if assembler_of(target, offset_range.topic) is not None:
+                    _run_of(target, job, runs).end(job.own_range(target.name, offset_range))
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -172,6 +180,12 @@ def _read_values(target: TableTarget, read: ReadRecords) -> Changes:
     if target.record.tombstones:
         return read_appended(target, read.columns, read.limit)
     return appended(decode_rows(target, read.columns, read.limit))
+
+
+def assembler_of(target: TableTarget, topic: str) -> Assembler | None:
+    """Returns what makes whole records of a topic's parts for a table; None where each record is whole."""
+    assemblers = (stage.assembler(target, topic) for stage in target.stages)
+    return next((assembler for assembler in assemblers if assembler is not None), None)
 
 
 def requests_of_rows(target: TableTarget, topic: str, records: Records, decoded: Decoded) -> Decoded:
@@ -299,36 +313,42 @@ class TableRun:
 
     def _whole(self, topic: str, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the records whose values are whole, after taking those that are parts of others."""
-        if topic not in self.assemblers:
-            made = (stage.assembler(self.target, topic) for stage in self.target.stages)
-            self.assemblers[topic] = next((assembler for assembler in made if assembler is not None), None)
-        assembler = self.assemblers[topic]
+        assembler = self._assembler(topic)
         assembled = assembler.take(records) if assembler is not None else None
         if assembled is None and records.num_rows:
             yield records
         for some in assembled or ():
             if some.parts or some.refused.num_rows:
-                self.take_parts(topic, some.parts, some.refused, some.reasons)
+                self.take_parts(topic, some)
             if some.records.num_rows:
                 yield some.records
 
-    def take_parts(
-        self,
-        topic: str,
-        parts: Mapping[str, pa.RecordBatch],
-        refused: pa.RecordBatch,
-        reasons: Sequence[tuple[ErrorClass, str]],
-    ) -> None:
-        """Counts records that are parts of others, and makes dead letters of those that cannot be. reasons: why not."""
-        for name, records in parts.items():
+    def end(self, offset_range: OffsetRange) -> None:
+        """Takes earlier parts of which it is known, at the end of a range, that no whole record comes."""
+        assembler = self._assembler(offset_range.topic)
+        if assembler is not None:
+            for some in assembler.end(offset_range):
+                self.take_parts(offset_range.topic, some)
+
+    def _assembler(self, topic: str) -> Assembler | None:
+        if topic not in self.assemblers:
+            self.assemblers[topic] = assembler_of(self.target, topic)
+        return self.assemblers[topic]
+
+    def take_parts(self, topic: str, some: Assembled) -> None:
+        """Counts records that are parts of others, and makes dead letters of those that cannot be."""
+        for name, records in some.parts.items():
             self.tally.count(topic, plain_columns(records), {name: records.num_rows})
+        refused = some.refused
         if refused.num_rows:
             places = zip(refused["partition"].to_pylist(), refused["offset"].to_pylist(), strict=True)
             bad = [
                 BadRecord(topic, *place, kind, "", reason)
-                for place, (kind, reason) in zip(places, reasons, strict=True)
+                for place, (kind, reason) in zip(places, some.reasons, strict=True)
             ]
             self._note_unread(topic, plain_columns(refused), bad)
+        if some.are_read_again:
+            self.tally.count_again(refused.num_rows)
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
         """Takes records without their values: bad ones, or those that another table takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from frazil.kafka.fetch.columns import Wanted
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent
 from frazil.stages.record_key import unquoted
-from frazil.types import Offsets
+from frazil.types import OffsetRange, Offsets
 from frazil.write.target import TableTarget
 
 REPORT_SCHEMA = "report string"
@@ -58,6 +58,13 @@ class Job:
         return tuple(
             sorted(topic for topic in self.targets if table in {target.name for target in self.targets_of(topic)})
         )
+
+    def own_range(self, table: str, offset_range: OffsetRange) -> OffsetRange:
+        """Returns the part of a range that a table uses; an empty one where only other tables use it."""
+        if table not in self.starts:
+            return offset_range
+        start = self.starts[table].get(offset_range.topic, {}).get(offset_range.partition, offset_range.end)
+        return replace(offset_range, start=min(max(start, offset_range.start), offset_range.end))
 
     @property
     def spark_part(self) -> SparkPart | None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from frazil import failpoints
+from frazil.dead_letters.files import Selection
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
+from frazil_deadletters.replay import Replayer
 from frazil_testing.twins import live_rows
 from tests.unit.upsert.grouping.grouping import Grouped, moment
 from tests.unit.upsert.grouping.test_closed_windows import CLOSED, Closing
@@ -120,3 +123,58 @@ def test_a_table_with_rows_that_are_no_sessions_stops_until_it_is_made_again(
     grouped.catalog.drop("n.t")
     grouped.catch_up()
     assert _sessions(grouped) == [("a", 0, 400, 2, 2)]
+
+
+@pytest.mark.parametrize("killed_at", ["", "windows.written", "windows.landed"])
+def test_a_session_of_main_is_neither_extended_nor_joined_by_a_longer_late_or_a_replay(
+    tmp_path: Path, queries: SparkQueries, killed_at: str
+) -> None:
+    late = "late: {{after: {}, else: dead_letter}}, on_bad_record: dead_letter, emit: closed"
+    settings = f'{late.format("10m")}, columns: {{page: string, amount: "int"}}'
+    closing = Closing(tmp_path, queries, SESSIONS, settings)
+    for user, seconds in [("a", 0), ("a", 500), ("b", 100)]:
+        closing.pay(user, seconds)
+    closing.pay("a", 250, 2**40)  # Too large for its column: between both sessions.
+    closing.pay("c", 950)  # Complete to 350: behind the first session, and inside of the second.
+    closing.catch_up()
+    _close(closing, killed_at)
+    assert closing.closed("user", "began", "n") == [("a", moment(0), 1)]
+    closing.pay("a", 300)  # Late: it would join both.
+    closing.spec = Closing(tmp_path / "longer", queries, SESSIONS, settings.replace("10m", "2h")).spec
+    (closing.table,) = closing.spec.tables
+    closing.pay("a", 310)
+    closing.pay("a", 350)  # The first time that is not complete.
+    closing.catch_up()
+    assert closing.progress().order.windows_complete_to_us == round(moment(350).timestamp() * 1_000_000)
+    wider = settings.replace('"int"', '"long"')
+    closing.spec = Closing(tmp_path / "wider", queries, SESSIONS, wider.replace("10m", "2h")).spec
+    (closing.table,) = closing.spec.tables
+    table = closing.catch_up()
+    result = Replayer(closing.catalog, closing.schemas, None, queries).replay(table, Selection())
+    assert (result.replayed, result.remaining) == (0, 3)
+    assert [error_class for error_class, _ in closing.dead_letters()] == ["late"] * 3
+    closing.pay("c", 20_000)
+    closing.catch_up()
+    _close(closing, killed_at)
+    assert _sessions(closing) == [
+        *(("a", 0, 300, 1, 1), ("a", 350, 800, 2, 2), ("b", 100, 400, 1, 1), ("c", 950, 1250, 1, 1)),
+        ("c", 20_000, 20_300, 1, 1),
+    ]
+    in_branch = [row for row in closing.table_rows("user", "began", "n") if row[1] < moment(20_000)]
+    assert closing.closed("user", "began", "n") == in_branch
+    copy = Closing(tmp_path / "copy", queries, SESSIONS, settings)  # As `frazil verify` makes it, of the first file.
+    copy.source.by_name["a"].partitions[:] = closing.source.by_name["a"].partitions
+    copy.catch_up()
+    assert _sessions(copy) == _sessions(closing)
+
+
+def _close(closing: Closing, killed_at: str) -> None:
+    """Closes windows in a process that ends at a failpoint, and in the next one."""
+    if killed_at:
+        failpoints.arm({failpoints.VARIABLE: f"{killed_at}=error"})
+        try:
+            with pytest.raises(RuntimeError, match=killed_at):
+                closing.close()
+        finally:
+            failpoints.arm({})
+    closing.close()

@@ -47,6 +47,12 @@ def plan_release(
     """
     state = load(services, table)
     progress = state.progress
+    if table.spec.changes.emit == "closed":
+        raise TableStopped(
+            "the table has `emit: closed`: its main lacks the windows that are open, and no other tool can complete them",
+            "write another table of the same topics without `emit: closed`, and release that one once it has caught up",
+            table.name,
+        )
     if progress.snapshot_id is None:
         raise TableStopped("the table has no progress of this pipeline", "name a table that it has written", table.name)
     if progress.released_to and state.head_id != progress.snapshot_id:

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from frazil.errors import SpecError
+from frazil_migrate.imports.auto_cdc_json import json_records
 from frazil_migrate.imports.auto_cdc_python import statements_of
 from frazil_migrate.imports.auto_cdc_script import Flow, Pipeline, Relation, read_pipeline, sources_in
 from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, unneeded, unsupported
 from frazil_migrate.imports.kafka_connect import put_kafka
-from frazil_migrate.imports.sql import comma_separated, group, plain, quoted
+from frazil_migrate.imports.sql import comma_separated, group, plain, quoted, spelled
 
 _READ_KAFKA = "read_kafka"
 _KAFKA_COLUMNS = {
     "key": "_key",
     "topic": "_topic",
-    "partition": "_partition",
+    "partition": "_kafka_partition",
     "offset": "_offset",
     "timestamp": "_timestamp",
 }
@@ -29,7 +30,7 @@ _KAFKA_COLUMNS = {
 _RESCUED = "_rescued_data"
 _SEQUENCE = "_sequence"
 """The column of a sequence that is not one column."""
-_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "")
+_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIMESTAMPTZ", "DATE", "")
 _SCHEMA = "default"
 _OF_STREAM = ("KEYS", "SEQUENCE BY", "APPLY AS DELETE WHEN", "STORED AS", "COLUMNS", "TRACK HISTORY ON", "FROM")
 
@@ -173,6 +174,8 @@ class _Table:
         #: The topic's options and their place among the settings; none for a source that the pipeline does not declare.
         self._options: tuple[str, dict[str, str]] | None = None
         self._open: set[str] = set()
+        #: The types of the records' fields, where the flow reads them as they are.
+        self._fields: dict[str, str] = {}
 
     def put(self) -> None:
         """Writes the table into the pipeline file."""
@@ -213,6 +216,7 @@ class _Table:
     def _check_times(self, settings: dict[str, Any]) -> None:
         """Leaves out an order that is known to be of other values than times."""
         types = {name.lower(): kind for name, kind in self._relation.types.items()}
+        types |= self._fields
         kind = types.get("__start_at", types.get(str(self._order).lower(), ""))
         if kind in _TIMES:
             self._draft.notes.append(
@@ -281,12 +285,29 @@ class _Table:
 
     def _query(self) -> str | None:
         """Returns the query of the table; None for all fields of the records as they are."""
-        source = self._relation_of(["from", *self._clauses["FROM"]])
+        source = self._parsed(self._relation_of(["from", *self._clauses["FROM"]]))
         deletes = self._clauses.get("APPLY AS DELETE WHEN")
         condition = f" where not coalesce({_text(deletes)}, false)" if deletes else ""
         items = self._items(is_whole=source == " from records")
         query = f"select {items}{source}{condition}"
         return None if query == "select * from records" else query
+
+    def _parsed(self, source: str) -> str:
+        """Returns a source whose queries parse the records with `from_json` as one over their fields, and declares these."""
+        if not re.search(r"\bfrom_json\b", source, re.IGNORECASE):
+            return source
+        try:
+            records = json_records(source, _KAFKA_COLUMNS)
+        except SpecError as error:
+            reason = f"a table with keys refuses `from_json`, which only Spark computes, and {error.message}"
+            self._draft.lose(
+                f"{self._flow.target}/FROM", reason, f"write `value: {{format: json}}`, and {error.remedy}"
+            )
+            return source
+        self._topic |= {"value": {"format": "json"}, "columns": records.columns, "unknown_fields": "drop"}
+        if records.source == " from records":
+            self._fields = {name.lower(): kind.upper() for name, kind in records.columns.items()}
+        return records.source
 
     def _items(self, *, is_whole: bool) -> str:
         """Returns what is selected. is_whole: whether it is selected of the records themselves."""
@@ -333,7 +354,7 @@ class _Table:
         for start, end, name in sources_in(words):
             if start < place:
                 continue
-            made += _spelled(words[place:start])
+            made += spelled(words[place:start])
             relation = self._pipeline.find(name.removeprefix("LIVE."))
             if relation is None or not relation.query or relation.name in self._open:
                 if name.lower() == _READ_KAFKA and self._options is None:
@@ -346,7 +367,7 @@ class _Table:
                 inner = self._relation_of(relation.query).strip()
                 made += " records" if inner.lower() == "select * from records" else f" ({inner})"
             place = end
-        return made + _spelled(words[place:])
+        return made + spelled(words[place:])
 
     def _records(self, name: str, words: list[str]) -> str:
         """Returns what the query has in place of a topic, and takes the topic's settings."""
@@ -367,10 +388,6 @@ class _Table:
         if "value" not in used:
             return " records"
         self._topic["value"] = {"format": "raw"}
-        self._draft.notes.append(
-            "the query reads the bytes of the records, and a table with keys refuses `from_json`: where they are JSON, write"
-            " `value: {format: json}`, and name their fields"
-        )
         columns = ["value", *(f"{own} as {column}" for column, own in _KAFKA_COLUMNS.items() if column in used)]
         return f" (select {', '.join(columns)} from records)"
 
@@ -407,10 +424,5 @@ def _except(words: Sequence[str]) -> list[str]:
     return [plain(item[-1]) for item in comma_separated(group(words, upper.index("EXCEPT") + 1)[0])]
 
 
-def _spelled(words: Sequence[str]) -> str:
-    """Returns words with the spaces that were between them; literals are Spark's already."""
-    return "".join(f" {word}" if getattr(word, "is_apart", True) else word for word in words)
-
-
 def _text(words: Sequence[str]) -> str:
-    return _spelled(words).strip()
+    return spelled(words).strip()

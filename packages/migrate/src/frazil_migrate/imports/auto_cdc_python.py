@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from frazil.errors import SpecError
+from frazil_migrate.imports.auto_cdc_dataframe import query_of
 
 _FLOWS = ("create_auto_cdc_flow", "apply_changes", "create_auto_cdc_flows")
 _OF_SNAPSHOTS = ("create_auto_cdc_from_snapshot_flow", "apply_changes_from_snapshot")
@@ -141,10 +142,27 @@ class _Reader:
             source = f"read_kafka({shown})"
         if not source:
             return
+        query = f"SELECT * FROM STREAM {source}"
         if any(isinstance(call.func, ast.Attribute) and call.func.attr not in _HARMLESS for call in calls):
-            reason = "its columns are made by Python, and the records' own fields are taken"
-            self.losses.append((f"def {name}", reason, "write what it does as `select`, where the fields are others"))
-        yield f"CREATE TEMPORARY VIEW {name} AS SELECT * FROM STREAM {source}"
+            try:
+                query = self._query(function, source)
+            except (ValueError, RecursionError):
+                reason = "its columns are made by Python, and the records' own fields are taken"
+                self.losses.append(
+                    (f"def {name}", reason, "write what it does as `select`, where the fields are others")
+                )
+        yield f"CREATE TEMPORARY VIEW {name} AS {query}"
+
+    def _query(self, function: ast.FunctionDef, source: str) -> str:
+        """Returns the query that a function's one result stands for. Raises: ValueError, RecursionError for another one."""
+        nodes = list(ast.walk(function))
+        [returned] = [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
+        named = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+        assigned = {node.targets[0].id: node.value for node in named}  # type: ignore[attr-defined]
+        if len(assigned) < len(named):
+            raise ValueError
+        reader = _Reader({**self.constants, **assigned})
+        return query_of(returned, source, lambda node: reader._resolved(node) or node)
 
     # Values
 

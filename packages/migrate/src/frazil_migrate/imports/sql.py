@@ -11,7 +11,7 @@ from frazil.process import steps
 _TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|"(?:[^"\\]|\\.)*"|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.""", re.DOTALL
 )
-_NESTING = ("ARRAY", "MAP", "MULTISET", "ROW")
+_NESTING = ("ARRAY", "MAP", "MULTISET", "ROW", "STRUCT")
 _OPERATORS = ("AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "THEN", "ELSE", "WHEN", "CASE")
 _NO_NAMES = ("NULL", "TRUE", "FALSE", "END", "UNKNOWN")
 HINT, HINT_END = "/*+", "*/"
@@ -79,6 +79,11 @@ def joined(words: Sequence[str]) -> str:
 def _spelled(word: str) -> str:
     text = word.replace("\\", "\\\\") if word.startswith("'") else word
     return f" {text}" if getattr(word, "is_apart", True) else text
+
+
+def spelled(words: Sequence[str]) -> str:
+    """Returns the words with the spaces that were between them, with literals as they are."""
+    return "".join(f" {word}" if getattr(word, "is_apart", True) else word for word in words)
 
 
 def group(words: Sequence[str], start: int) -> tuple[list[str], int]:

@@ -11,18 +11,24 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil.clock import new_id
+from frazil.dead_letters.tables import DeadLetterTables
 from frazil.errors import SpecError
+from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
 from frazil.schema.evolve import new_schema
-from frazil.types import Commit
+from frazil.spec import TableSpec
+from frazil.types import MAIN, Commit
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, handed_over
-from frazil_migrate.adopt.release import plan_release
+from frazil_migrate.adopt.offsets import Services
+from frazil_migrate.adopt.release import plan_release, release
 from frazil_migrate.adopt.spark import find_progress
 from frazil_publish.audits import NO_AUDITS
 from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
+from frazil_testing.memory_kafka import MemoryGroup
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
+from tests.unit.upsert.grouping.grouping import PER_MINUTE, Grouped, moment
 
 
 def test_the_sink_gets_the_offsets_and_ignores_older_events(tmp_path: Path) -> None:
@@ -85,6 +91,35 @@ def test_a_table_is_released_once_its_branch_is_published(tmp_path: Path) -> Non
     Publisher(MemoryBranches(scene.catalog), NO_AUDITS, "p", scene.clock).publish(Published(TABLE), "by hand")
     assert scene.release(Tool.GROUP, group="g").problem is None
     assert scene.group("g").committed == {(TOPIC, 0): GroupOffset(6, "")}
+
+
+def test_a_table_of_closed_windows_is_refused_and_another_one_of_its_topics_is_released(
+    tmp_path: Path, queries: SparkQueries
+) -> None:
+    grouped, group = Grouped(tmp_path, queries, PER_MINUTE, "late: 10m, emit: closed"), MemoryGroup("g")
+    (closed,) = grouped.spec.tables
+    other = Grouped(tmp_path / "other", queries, PER_MINUTE, "late: 10m").spec.tables[0]
+    other = other.model_copy(update={"name": "n.u"})
+    grouped.catalog.with_branches(lambda name: "windows" if name == "n.t" else MAIN)
+    services = Services(grouped.catalog, grouped.source, grouped.source, lambda _: group)
+
+    def released(spec: TableSpec) -> Handover:
+        parts = (services, Table(spec), Origin(Tool.GROUP, group="g"), (), DeadLetterTables(grouped.catalog))
+        return handed_over(spec.name, lambda: release(*parts))
+
+    for seconds in (0, 660):
+        grouped.pay("a", seconds)
+    grouped.catch_up()
+    refused = released(closed).problem
+    assert refused is not None
+    assert refused.remedy.startswith("write another table of the same topics without `emit: closed`")
+    grouped.pay("a", 1320)
+    grouped.catch_up()  # The refused release has stopped nothing.
+    assert grouped.table_rows("minute", "n") == [(moment(0), 1), (moment(660), 1), (moment(1320), 1)]
+    grouped.spec = grouped.spec.model_copy(update={"tables": (other,)})
+    grouped.catch_up()
+    assert released(other).problem is None
+    assert group.committed == {("a", 0): GroupOffset(3, "")}
 
 
 def test_spark_gets_a_checkpoint_that_continues(tmp_path: Path) -> None:

@@ -70,6 +70,39 @@ def test_type_2_keeps_each_version_with_the_names_that_readers_know(tmp_path: Pa
     ]
 
 
+_PARSED = """
+CREATE TEMPORARY VIEW v AS SELECT r.* FROM (
+  SELECT from_json(value::string, {}) AS r FROM STREAM read_kafka(subscribe => 'a', startingOffsets => 'earliest')
+);
+CREATE FLOW f AS AUTO CDC INTO n.t FROM STREAM(v) KEYS (id) SEQUENCE BY seq;
+"""
+
+
+def test_records_that_a_view_parses_are_read_as_json_or_as_the_remedy_says(
+    tmp_path: Path, queries: SparkQueries
+) -> None:
+    computed, written = (
+        import_flows(_PARSED.format(schema), None) for schema in ("schema_of_json('{}')", "'id BIGINT, seq BIGINT'")
+    )
+    (loss,) = computed.losses
+    assert loss.remedy == (
+        "write `value: {format: json}`, and write the records' fields and their types under `columns`, and what is made of"
+        " them as `select`"
+    )
+    draft, settings = (yaml.safe_load(imported.text)["tables"]["n.t"] for imported in (computed, written))
+    assert "from_json(" in draft["select"]
+    mended = {**draft, "value": {"format": "json"}, "columns": {"id": "long", "seq": "long"}, "unknown_fields": "drop"}
+    del mended["select"]
+    assert mended == settings
+    texts = [f"{key}: {json.dumps(value)}" for key, value in settings.items() if key != "topic"]
+    table = Grouped(tmp_path, queries, "select * from records", ", ".join(texts))
+    for seq in (2, 1):
+        table.put({"id": 7, "seq": seq, "other": True})
+    table.catch_up()
+    assert table.table_rows("id", "seq") == [(7, 2)]
+    assert list(table.columns()) == ["id", "seq"]
+
+
 def test_a_flow_whose_arguments_are_computed_is_reported_and_others_are_imported() -> None:
     flow = 'dp.create_auto_cdc_flow(target="t", source="a", keys=["id"], sequence_by="seq")'
     imported = import_flows(f"dp.create_auto_cdc_flow(**settings)\ndp.create_streaming_table(**table)\n{flow}\n", None)

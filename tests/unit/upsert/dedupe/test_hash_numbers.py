@@ -1,0 +1,26 @@
+"""Hashes of a batch that are found among those of files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from frazil.upsert.dedupe.stored import HashNumbers
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 5000])
+@pytest.mark.parametrize("most", [50, 2**64 - 1])
+def test_the_first_row_of_each_hash_is_found_and_no_other(count: int, most: int) -> None:
+    chance = np.random.default_rng(count)
+    hashes = chance.integers(1, most, count, dtype=np.uint64)
+    others = np.r_[hashes[::3], chance.integers(1, most, 300, dtype=np.uint64), np.zeros(2, np.uint64)]
+    numbers = HashNumbers(hashes)
+    distinct, firsts, places = np.unique(hashes, return_index=True, return_inverse=True)
+    assert numbers.firsts.tolist() == firsts[places].tolist()
+    wanted = dict(zip(distinct.tolist(), firsts.tolist(), strict=True))
+    for stored in (others, np.sort(others)):
+        positions, rows = numbers.find(stored)
+        assert list(zip(positions.tolist(), rows.tolist(), strict=True)) == [
+            (position, wanted[value]) for position, value in enumerate(stored.tolist()) if value in wanted
+        ]
+        assert set(np.flatnonzero(numbers.are_in(stored)).tolist()) == set(rows.tolist())
