@@ -193,7 +193,7 @@ class Pipeline:
         reader: StatusReader = importlib.import_module("frazil.api.status").StatusReader(self._spec)
         return reader
 
-    def verify(
+    def verify(  # noqa: PLR0913  (each parameter is an option)
         self,
         table: str | None = None,
         *,
@@ -201,6 +201,8 @@ class Pipeline:
         begin: str = "",
         end: str = "",
         sample: float = 1.0,
+        digests: bool = False,
+        scratch: str = "",
         progress: Progress | None = None,
     ) -> VerifyResult:
         """Returns whether tables, or one, have exactly the rows of their topics, as `frazil verify` does: reads the topics
@@ -208,15 +210,25 @@ class Pipeline:
 
         level: `ledger` checks metadata alone, `rows` the places of rows, `independent` decodes by other libraries. begin,
         end: bounds of these levels, as offsets or times. sample: the share of the offsets that the last two compare.
+        digests: whether `rows` compares values with the digests of the ledger too. scratch: a folder that the workers of a
+        cluster reach; they make the copy of the level `copy` there.
 
-        Raises: SpecError for a name that no table has, without the package frazil-verify, and as `run` does;
-        UnavailableError where a service does not answer.
+        Raises: SpecError for a name that no table has, for an option of another level, without the package frazil-verify,
+        and as `run` does; UnavailableError where a service does not answer.
         """
         if not is_installed("verify"):
             raise not_installed("verify", "what compares tables with their topics")
         verify_tables = importlib.import_module("frazil_verify.verify").verify_tables
         with self._masked(), _one_jvm():
-            tables = verify_tables(self._spec, table, level, (begin, end, sample), progress or _ignore)
+            tables = verify_tables(
+                self._spec,
+                table,
+                level,
+                (begin, end, sample),
+                progress or _ignore,
+                has_digests=digests,
+                scratch=scratch,
+            )
         return self._redaction.value(VerifyResult(self.name, tuple(tables)))
 
     @contextmanager

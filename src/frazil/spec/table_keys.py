@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, PrivateAttr, SerializeAsAny
 from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.formats import ENVELOPES
@@ -51,6 +51,20 @@ class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
     duration. Records that are later change no window."""
     action: Annotated[Literal["drop", "dead_letter"], named("else")] = "drop"
     """What becomes of later records: they are counted as `late`, or are dead letters."""
+    _recorded: tuple[tuple[str, int, int, int], ...] | None = PrivateAttr(default=None)
+
+    @property
+    def recorded(self) -> tuple[tuple[str, int, int, int], ...] | None:
+        """See `of_copy`; None for a table that is not a copy."""
+        return self._recorded
+
+    def of_copy(self, recorded: tuple[tuple[str, int, int, int], ...]) -> LateSpec:
+        """Returns the setting of a copy of a table. recorded: topic, partition, and the first offset from which the
+        commits of the original knew this time, in microseconds, that all partitions had reached.
+        """
+        late = self.model_copy()
+        late._recorded = recorded
+        return late
 
     @property
     def text(self) -> str:

@@ -53,6 +53,7 @@ class LateRecords:
         self._late = target.changes.late if target.changes is not None else None
         self._before = {(topic, partition): time for topic, partition, time in target.known.of(_NOTE)}
         self._complete = max((time for (time,) in target.known.of(_COMPLETE)), default=_FIRST)
+        self._recorded = None if self._late is None else _by_place(self._late.recorded)
         is_final = self._late is not None and self._late.is_final
         self._final = max((time for (time,) in target.known.of(_WINDOWS) if is_final), default=_FIRST)
         self._stretches: dict[tuple[str, int], _Stretch] = {}
@@ -73,13 +74,21 @@ class LateRecords:
             before = self._before.get(place, _FIRST)
             stretch = self._stretches.setdefault(place, _Stretch(int(offsets[rows[0]]), before, -_FIRST))
             greatest = np.maximum.accumulate(np.r_[stretch.greatest, counted[rows]])
-            limits = np.maximum(np.maximum(greatest[:-1], self._complete) - self._late.after_us, self._final)
+            known = np.maximum(greatest[:-1], self._complete_before(place, offsets[rows]))
+            limits = np.maximum(known - self._late.after_us, self._final)
             is_late[rows] = times[rows] < limits
             on_time = times[rows[~is_late[rows]]]
             stretch.greatest = int(greatest[-1])
             if on_time.size:
                 stretch.most_before = min(stretch.most_before, int(on_time.min()) + self._late.after_us)
         return is_late
+
+    def _complete_before(self, place: tuple[str, int], offsets: Ints) -> Ints:
+        """Returns the time that all partitions had reached before the batch of each record, int64 `(n_records,)`."""
+        if self._recorded is None:
+            return np.full(offsets.size, self._complete)
+        firsts, times = self._recorded.get(place, ([], [_FIRST]))
+        return np.array(times)[np.searchsorted(firsts, offsets, "right")]
 
     def split(
         self, topic: str, records: Records, changes: Changes
@@ -105,6 +114,20 @@ class LateRecords:
             (*place, stretch.first, stretch.greatest, stretch.most_before) for place, stretch in self._stretches.items()
         )
         return {_NOTE: tuple(stretches)} if self._stretches else {}
+
+
+def _by_place(
+    recorded: tuple[tuple[str, int, int, int], ...] | None,
+) -> dict[tuple[str, int], tuple[list[int], list[int]]] | None:
+    """Returns `Late.recorded` by topic and partition: offsets, and the time before the first and from each of them on."""
+    if recorded is None:
+        return None
+    by_place: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+    for topic, partition, first, time in sorted(recorded):
+        firsts, times = by_place.setdefault((topic, partition), ([], [_FIRST]))
+        firsts.append(first)
+        times.append(time)
+    return by_place
 
 
 def final_to_us(target: TableTarget, progress: Progress) -> int:

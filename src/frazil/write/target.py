@@ -82,6 +82,8 @@ class Late:
     is_dead_letter: bool
     #: Whether windows that have become complete never change again, whatever `after_us` becomes (`emit: closed`).
     is_final: bool = False
+    #: Of a copy of a table: see `LateSpec.of_copy`.
+    recorded: tuple[tuple[str, int, int, int], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ CELL_WORDS = 30
 RECORD_FIELDS = 15
 LARGER_RECORDS = {
     "spec/models.py:RouteSpec": "its fields are keys of the pipeline file, and groups of keys: those of a table, and more",
+    "ingest/batches/services.py:Services": "its fields are the ports of the loop, most of which have a default",
     "ops/plan.py:PlannedTable": "its fields are the keys of `frazil plan --output json` and of the Python API",
 }
 """Records with more fields, and why."""

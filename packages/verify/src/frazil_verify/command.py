@@ -20,7 +20,7 @@ from frazil.printable import plural
 from frazil_verify.kept import Kept
 from frazil_verify.opened import Options
 from frazil_verify.report import document_of, write_report
-from frazil_verify.verify import verify_foreign, verify_tables
+from frazil_verify.verify import check_options, verify_foreign, verify_tables
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -96,20 +96,26 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     )  # A copy is not a run of the pipeline: its commits are not news.
     level: Level = levels[0] if levels else "copy"
     share, kept = _share_of(sample), list[Kept]()
-    if digests and level != "rows":
-        raise SpecError("--digests compares the rows that --rows reads", remedy="add --rows, or leave --digests out")
-    if scratch and (level != "copy" or foreign is not None):
-        raise SpecError("--scratch is where a copy is made", remedy="leave --scratch out: this level makes no copy")
+    check_options(level if foreign is None else "independent", digests, scratch)
     if foreign is not None:
         options = Options(begin=begin, end=end, sample=share, group=group, keeps_all=report is not None)
         result = verify_foreign(read_spec(output, foreign), table, options, output.doing, kept)
-    elif (report is not None and level != "copy") or digests or scratch:
+    elif report is not None and level != "copy":
         spec, part = read_spec(output, file), (begin, end, share)
-        tables = verify_tables(spec, table, level, part, output.doing, report is not None, digests, scratch, kept)
+        tables = verify_tables(spec, table, level, part, output.doing, True, digests, scratch, kept)
         result = VerifyResult(spec.pipeline, tuple(tables))
     else:
         pipeline = open_pipeline(output, file)
-        result = pipeline.verify(table, level=level, begin=begin, end=end, sample=share, progress=output.doing)
+        result = pipeline.verify(
+            table,
+            level=level,
+            begin=begin,
+            end=end,
+            sample=share,
+            digests=digests,
+            scratch=scratch,
+            progress=output.doing,
+        )
     lines = [line for verified in result.tables for line in _lines(verified)]
     if report is not None:
         lines.append(f"report: {write_report(report, document_of(result, SystemClock().now_ms()))}")

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from frazil import __version__
@@ -20,10 +21,12 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec
+from frazil.spec.table_keys import LateSpec
 from frazil.spec.topics import Start
 from frazil.stages.table import table_stages
-from frazil.types import by_partition
+from frazil.types import Offsets, by_partition
 from frazil_verify.findings import Refusal
+from frazil_verify.late_times import LateTimes
 
 ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
 """Why a table cannot be compared, such as one with `blobs`."""
@@ -31,8 +34,8 @@ NOT_YET = "run the pipeline first"
 """The remedy where a table has nothing to compare."""
 _TOPIC_IDS = "topic-ids"
 _BY_JUDGE = "add --independent, which reads the topic and makes no copy"
-_BY_PLACES = "add --rows or --ledger, which find lost and doubled records by their offsets"
-_BY_LEDGER = "add --ledger, which needs no topic"
+BY_PLACES = "add --rows or --ledger, which find lost and doubled records by their offsets"
+BY_LEDGER = "add --ledger, which needs no topic"
 
 
 @dataclass
@@ -77,13 +80,20 @@ class Copies:
         """Whether a table with this goal can be copied in the same run."""
         return all(self.goal.get(partition, end) == end for partition, end in goal.items())
 
+    @property
+    def has_lookups(self) -> bool:
+        """Whether the copies join reference tables."""
+        return any(table.spec.query.lookup for table in self.tables)
+
 
 def plan_copies(tables: Iterable[Table]) -> list[Copies]:
     """Returns the runs that copy loaded tables with progress."""
     runs: list[Copies] = []
     for table in tables:
-        goal = {place: end + _records_behind(table) for place, end in by_partition(table.progress.offsets).items()}
-        run = next((candidate for candidate in runs if candidate.takes(goal)), None)
+        goal = goal_of(table, table.progress.offsets)
+        # Tables with lookups are read in parts of their own.
+        shared = () if table.spec.query.lookup else (run for run in runs if not run.has_lookups)
+        run = next((candidate for candidate in shared if candidate.takes(goal)), None)
         if run is None:
             runs.append(run := Copies())
         run.tables.append(table)
@@ -91,9 +101,14 @@ def plan_copies(tables: Iterable[Table]) -> list[Copies]:
     return runs
 
 
-def _records_behind(table: Table) -> int:
-    """Returns how many records a copy sees behind its table's progress: the next shows that a transaction is complete."""
-    return int(table.spec.changes.atomic is not None)
+def goal_of(table: Table, ends: Offsets) -> dict[Partition, int]:
+    """Returns the offset up to which a copy reads each partition of a table, so that it has the records before `ends`: the
+    next record shows that a transaction is complete. A partition that `ends` lacks is not read.
+    """
+    ledger, behind = table.progress.ledger, int(table.spec.changes.atomic is not None)
+    starts = by_partition(ledger.starts) if ledger is not None else {}
+    goal = {place: end + behind for place, end in by_partition(ends).items()}
+    return {place: goal.get(place, starts.get(place, 0)) for place in by_partition(table.progress.offsets)}
 
 
 def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | None:
@@ -105,12 +120,10 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | N
     if spec.source.share is not None:
         return Refusal("it belongs to a route", _BY_JUDGE)
     if any(stage.keeps_aside for stage in table_stages(spec)):
-        return Refusal(ASIDE, _BY_PLACES)
-    if spec.query.lookup:
-        return Refusal("its rows were joined with older versions of reference tables", _BY_PLACES)
+        return Refusal(ASIDE, BY_PLACES)
     atomic = spec.changes.atomic
     if atomic is not None and atomic.transaction_topic is not None:
-        return Refusal(f"no copy reads its topic of transactions {atomic.transaction_topic}", _BY_PLACES)
+        return Refusal(f"no copy reads its topic of transactions {atomic.transaction_topic}", BY_PLACES)
     ledger = state.progress.ledger
     if spec.source.start.kind == "latest" and (ledger is None or ledger.partial):
         reason = "`start: latest` does not say which record was its first, and it is older than its ledger"
@@ -118,7 +131,7 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | N
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
-            return Refusal(f"the topic {topic} does not exist any more", _BY_LEDGER)
+            return Refusal(f"the topic {topic} does not exist any more", BY_LEDGER)
         if topics[topic].id != topic_id:
             return Refusal(f"the topic {topic} was deleted and created again", _BY_JUDGE)
     return None
@@ -159,6 +172,11 @@ def _start_of_copy(table: Table) -> Start:
     return Start(kind="offsets", offsets=firsts)
 
 
+def _late_of_copy(table: Table, late: Mapping[str, LateTimes]) -> LateSpec | None:
+    setting, recorded = table.spec.changes.late, late.get(table.name)
+    return setting if setting is None or recorded is None else setting.of_copy(recorded.times)
+
+
 def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str, Any]:
     """Returns what two calls have in common, of which the second continues the copies of the first."""
     return {
@@ -173,15 +191,22 @@ def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str
     }
 
 
-def copying(spec: PipelineSpec, copies: Copies, folder: Path, warehouse: str = "") -> PipelineSpec:
+def copying(
+    spec: PipelineSpec,
+    copies: Copies,
+    folder: Path,
+    warehouse: str = "",
+    late: Mapping[str, LateTimes] = MappingProxyType({}),
+) -> PipelineSpec:
     """Returns the pipeline file of copies: in a catalog in `folder`, without what only concerns files. warehouse: the place
-    of their files; empty: `folder`, too.
+    of their files; empty: `folder`, too. late: what the commits of tables with `late` have recorded.
     """
     tables = tuple(
         table.spec.model_copy(
             update={
                 "location": None,
                 "start": _start_of_copy(table),
+                "late": _late_of_copy(table, late),
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,

@@ -45,6 +45,11 @@ class History:
         """Whether older snapshots of the branch have expired."""
         return bool(self.snapshots) and self.snapshots[0].parent_id is not None
 
+    def up_to(self, snapshot_id: int | None) -> History:
+        """Returns the branch up to one of its snapshots."""
+        ids = [snapshot.snapshot_id for snapshot in self.snapshots]
+        return History(self.snapshots[: ids.index(snapshot_id) + 1] if snapshot_id in ids else self.snapshots)
+
     def progress(self, pipeline: str) -> list[tuple[Snapshot, Progress | None]]:
         """Returns the snapshots of the branch, each with the progress that a pipeline has recorded in it."""
         return [

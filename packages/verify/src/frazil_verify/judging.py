@@ -11,7 +11,7 @@ from frazil.catalog.port import TableState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.properties import native_properties
 from frazil.ledger import Ledger, dump_ledger, load_ledger
-from frazil_verify.copies import has_lost_records
+from frazil_verify.copies import BY_LEDGER, has_lost_records
 from frazil_verify.history import read_history
 from frazil_verify.independent.judge import Judge, Judgement
 from frazil_verify.independent.rules import NotJudged
@@ -47,12 +47,20 @@ class Plan:
     read_ranges: Sequence[Range]
     #: The ledger of the commits that have read them; None where it does not cover them all.
     ledger: Ledger | None
+    #: The ids of the topics in Kafka: a topic that was deleted and recreated has other records at the same offsets.
+    topic_ids: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
         """Returns its JSON."""
         ledger = "" if self.ledger is None else dump_ledger(self.ledger)
         ranges, read_ranges = ([asdict(wanted) for wanted in part] for part in (self.ranges, self.read_ranges))
-        return {"snapshot_id": self.snapshot_id, "ranges": ranges, "read_ranges": read_ranges, "ledger": ledger}
+        return {
+            "snapshot_id": self.snapshot_id,
+            "ranges": ranges,
+            "read_ranges": read_ranges,
+            "ledger": ledger,
+            "topic_ids": dict(self.topic_ids),
+        }
 
 
 def verified_by_judge(opened: Opened, table: Table, state: TableState) -> JudgedTable:
@@ -117,10 +125,29 @@ def judge_of(
 
 def _plan(opened: Opened, table: Table, state: TableState) -> Plan:
     assert state.head_id is not None
+    topic_ids = _topic_ids(opened, table, state)
     whole, ledger = whole_ranges(opened, table, state)
     parts = list(bounded(opened, whole))
     read_ranges = [replace(wanted, end=of.end) for wanted, of in zip(parts, whole, strict=True)]
-    return Plan(state.head_id, list(sampled(opened, parts)), read_ranges, ledger)
+    return Plan(state.head_id, list(sampled(opened, parts)), read_ranges, ledger, topic_ids)
+
+
+def _topic_ids(opened: Opened, table: Table, state: TableState) -> Mapping[str, str]:
+    """Returns the ids that Kafka has for the topics of a loaded table.
+
+    Raises: NotJudged where a topic is another one than the pipeline has read, or does not exist.
+    """
+    if opened.options.is_foreign:
+        topics = opened.source.topics(lambda topic: any(of.matches(topic) for of in table.spec.source.topics))
+        return {name: topic.id for name, topic in topics.items()}
+    topics, known = opened.source.described(state.progress.offsets.keys()), state.progress.topic_ids
+    for name in sorted(state.progress.offsets):
+        if name not in topics:
+            raise NotJudged(f"the topic {name} does not exist any more", BY_LEDGER)
+        if known.get(name, topics[name].id) != topics[name].id:
+            reason = f"the topic {name} was deleted and created again, and the pipeline has not read it since"
+            raise NotJudged(reason, BY_LEDGER)
+    return {name: topics[name].id for name in state.progress.offsets}
 
 
 def _identity(opened: Opened, table: Table, state: TableState) -> Mapping[str, Any]:
@@ -139,9 +166,11 @@ def _identity(opened: Opened, table: Table, state: TableState) -> Mapping[str, A
 
 
 def _plan_kept(opened: Opened, table: Table, state: TableState, kept: Kept) -> Plan:
-    """Returns the plan of the call before this one, where its snapshot still exists, or a new one, which is kept."""
+    """Returns the plan of the call before this one, where its snapshot and its topics still exist, or a new one, which is
+    kept.
+    """
     plan = _loaded(kept.document)
-    if plan is not None:
+    if plan is not None and plan.topic_ids == _topic_ids(opened, table, state):
         snapshots = {snapshot.snapshot_id for snapshot in read_history(opened.catalog, table.name).snapshots}
         if plan.snapshot_id in snapshots:
             opened.note(f"continuing the comparison of {table.name} at snapshot {plan.snapshot_id}")
@@ -156,7 +185,9 @@ def _loaded(document: Mapping[str, Any] | None) -> Plan | None:
         return None
     try:
         ranges, read_ranges = ([Range(**wanted) for wanted in document[name]] for name in ("ranges", "read_ranges"))
-        return Plan(document["snapshot_id"], ranges, read_ranges, load_ledger(document["ledger"]))
+        return Plan(
+            document["snapshot_id"], ranges, read_ranges, load_ledger(document["ledger"]), document["topic_ids"]
+        )
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -44,7 +44,7 @@ def rules_of(
     spec = table.spec
     reason = why_not(spec)
     if reason:
-        has_copy = not spec.query.lookup and spec.source.share is None
+        has_copy = spec.source.share is None
         raise NotJudged(reason, _BY_COPY if has_copy else _BY_PLACES)
     settings = _settings(spec)
     columns = {field.name: type_of(field.field_type) for field in state.schema.fields}

@@ -26,6 +26,14 @@ def verify_foreign(
     return VerifyResult(spec.pipeline, tuple(verify_at(spec, name, foreign, note, kept)))
 
 
+def check_options(level: str, has_digests: bool, scratch: str) -> None:
+    """Raises SpecError for options of another level."""
+    if has_digests and level != Level.ROWS:
+        raise SpecError("--digests compares the rows that --rows reads", remedy="add --rows, or leave --digests out")
+    if scratch and level != Level.COPY:
+        raise SpecError("--scratch is where a copy is made", remedy="leave --scratch out: this level makes no copy")
+
+
 def verify_tables(  # noqa: PLR0913  (each parameter is an option)
     spec: PipelineSpec,
     name: str | None,
@@ -42,8 +50,9 @@ def verify_tables(  # noqa: PLR0913  (each parameter is an option)
     a folder for copies that the workers of a cluster reach. kept: receives what is kept of comparisons that are to continue
     if the call is ended, until their results are written; None: until the call returns.
 
-    Raises: SpecError for a name that no table has, and for bounds that are not bounds.
+    Raises: SpecError for a name that no table has, for bounds that are not bounds, and for options of another level.
     """
+    check_options(level, has_digests, scratch)
     options = Options(Level(level), *part, keeps_all, has_digests=has_digests)
     if options.level is not Level.COPY:
         keeping = list[Kept]() if kept is None else kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from frazil.errors import SpecError
 from frazil.files import temporary_folder
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
+from frazil.ingest.batches.workers import ThreadWorkers
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
@@ -27,25 +28,32 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.status import find_tables
+from frazil.printable import plural
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.models import TableSpec
+from frazil.types import by_partition
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare, with_sorted
 from frazil_verify.copies import (
+    BY_LEDGER,
+    BY_PLACES,
     NOT_YET,
     Copies,
     UpTo,
     copying,
+    goal_of,
     has_lost_records,
     identity_of,
     load_for_copy,
     plan_copies,
 )
-from frazil_verify.history import read_history
+from frazil_verify.history import History, read_history
 from frazil_verify.kept import open_kept
+from frazil_verify.late_times import late_times
+from frazil_verify.reference_versions import UnknownVersions, check_versions, parts_of, references_at
 from frazil_verify.routed import with_values
 
 if TYPE_CHECKING:
@@ -131,7 +139,12 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
     """Makes the copies and yields what was found of each table."""
     spec, jvm, catalog, note = opened.spec, opened.jvm, opened.catalog, opened.note
     warehouse = f"{opened.scratch}/{folder.name}" if opened.scratch else ""
-    copy_spec = copying(spec, copies, folder, warehouse)
+    late = {
+        table.name: late_times(_history(catalog, table), spec.pipeline)
+        for table in copies.tables
+        if table.spec.changes.late is not None
+    }
+    copy_spec = copying(spec, copies, folder, warehouse, late)
     copied = open_catalog(jvm, copy_spec)
     clock, cores = SystemClock(), core_count()
     services = Services(
@@ -143,21 +156,69 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
         reader=KafkaReader(spec.kafka),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
     )
-    service = Service(copy_spec, services, new_id(), _ignore)
-    service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
-    copied_tables = {table.name: table for table in service.tables}
-    is_whole = True
+    copied_tables, is_whole = dict[str, Table](), True
+    try:
+        for step in _steps(opened, copies, copied, services):
+            service = Service(copy_spec, step, new_id(), _ignore)
+            service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
+            copied_tables = {table.name: table for table in service.tables}
+    except UnknownVersions as error:
+        yield from (VerifiedTable(table.name, str(error), BY_PLACES) for table in copies.tables)
+        if warehouse:
+            _remove(copied, copies, warehouse)
+        return
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
             is_partial = has_lost_records(table, opened.source, catalog)
             result = _verified(jvm, catalog, copied, table, copied_tables[table.name], is_partial)
+            unknown = late[table.name].unknown if table.name in late else ""
+            if unknown and result.is_equal is False:
+                result = VerifiedTable(table.name, f"{_counted(result)}, and {unknown}", BY_LEDGER)
         except (NotComparable, NotReadable) as error:
             result = VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
         is_whole &= not result.reason.startswith(INCOMPLETE)
         yield result
     if warehouse and is_whole:
         _remove(copied, copies, warehouse)
+
+
+def _steps(opened: _Opened, copies: Copies, copied: IcebergCatalog, services: Services) -> Iterator[Services]:
+    """Yields the services of the runs that make copies: of one run, unless reference tables had several versions.
+
+    Raises: UnknownVersions where these are not known, or are not those that the copies were joined with.
+    """
+    if not copies.has_lookups:
+        yield services
+        return
+    (table,), catalog, pipeline = copies.tables, opened.catalog, opened.spec.pipeline
+    parts = parts_of(table.spec, _history(catalog, table), pipeline)
+    check_versions(table, catalog, parts)
+    if not parts:
+        yield replace(services, referenced=catalog)
+        return
+    for part in parts[:-1]:
+        state = copied.load(table.name)
+        position = by_partition(state.progress.offsets) if state is not None else {}
+        if any(position.get(place, 0) < end for place, end in by_partition(part.ends).items()):
+            source, referenced = UpTo(opened.source, goal_of(table, part.ends)), references_at(catalog, part)
+            yield replace(services, source=source, referenced=referenced, workers=ThreadWorkers())
+    yield replace(services, referenced=references_at(catalog, parts[-1]))
+    named = iter([part.versions for part in parts])  # Parts without a record that Kafka still has made no commit.
+    if any(part.versions not in named for part in parts_of(table.spec, read_history(copied, table.name), pipeline)):
+        raise UnknownVersions("one of its reference tables was replaced while the copy was made")
+
+
+def _history(catalog: IcebergCatalog, table: Table) -> History:
+    """Returns the snapshots of a table up to the one that is compared."""
+    assert table.state is not None
+    return read_history(catalog, table.name).up_to(table.state.head_id)
+
+
+def _counted(result: VerifiedTable) -> str:
+    assert result.difference is not None
+    missing, surplus = (plural(rows, "row") for rows in (result.difference.missing, result.difference.surplus))
+    return f"its copy differs: {missing} missing, {surplus} surplus"
 
 
 def _absolute(folder: str) -> str:

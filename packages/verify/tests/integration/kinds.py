@@ -87,7 +87,7 @@ def _kinds(events: str, people: str, changes: str) -> dict[str, Kind]:
         "atomic": Kind({**current, "atomic": "transaction"}, of_changes, is_judged=False),
         "joined": Kind(
             {**plain, "lookup": {"person": {"table": "k.upsert", "on": "customer = id", "take": ["name"]}}},
-            of_events, is_judged=False, is_copied=False,
+            of_events, is_judged=False,
         ),
         "times": Kind({**plain, "columns": {"clock": "time"}}, (), is_copied=False),
     }  # fmt: skip

@@ -18,6 +18,7 @@ from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
 from packages.verify.tests.integration.files import replace_rows
+from tests.acceptance.topics import Topics
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline, ended
 
@@ -159,6 +160,31 @@ def test_a_comparison_that_is_killed_again_and_again_goes_on_and_finds_the_same(
     assert kills >= 2
     assert json.loads(done.stdout)["tables"] == expected
     assert not list(tmp_path.glob("frazil-kept-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_was_read_of_a_topic_does_not_stand_for_its_successor(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id(), 1)
+    ledger.produce(20)
+    tables = {EVENTS: {"topic": ledger.topic, "metadata": ["offset"]}}
+    document = {"pipeline": "l", "kafka": {"bootstrap.servers": broker.bootstrap_servers}, "tables": tables}
+    pipeline = Pipeline(tmp_path, {**document, "http": False}, {"TMPDIR": str(tmp_path)})
+    pipeline.run()
+    words = ("verify", "--foreign", str(pipeline.file))
+    environment = {"FRAZIL_FAILPOINTS": "verify.kept=kill", "TMPDIR": str(tmp_path)}
+    killed = ended(tmp_path, pipeline.file, *words, environment=environment)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob("frazil-kept-*/*.arrow"))
+    Topics(broker.bootstrap_servers).delete(ledger.topic)
+    successor = Ledger(broker.bootstrap_servers, ledger.topic, 1)
+    successor.count = 20  # Other numbers at the same offsets.
+    successor.produce(20)
+    done, printed = pipeline.command(*words)
+    assert (done.returncode, printed["tables"][EVENTS]["counts"]) == (4, {"changed": 20}), printed
+    done, printed = pipeline.command("verify", "--independent")
+    assert (done.returncode, printed["tables"][EVENTS]["equal"]) == (1, None), printed
+    assert "was deleted and created again" in printed["tables"][EVENTS]["reason"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import find_tables
 from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
-from frazil.spec.settings import AtomicSpec, LookupSpec
+from frazil.spec.settings import AtomicSpec
 from frazil.stages.expect_settings import ExpectationSpec
 from frazil_testing.twins import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from frazil_verify.copies import UpTo, copying, has_lost_records, load_for_copy, plan_copies
@@ -90,7 +90,6 @@ def test_a_copy_sees_the_change_that_shows_that_the_last_transaction_is_complete
     [
         ("no progress", "it has no progress yet"),
         ("latest", "`start: latest` does not say which record was its first, and it is older than its ledger"),
-        ("lookup", "its rows were joined with older versions of reference tables"),
         ("events", "no copy reads its topic of transactions t"),
         ("deleted", "the topic a does not exist any more"),
         ("recreated", "the topic a was deleted and created again"),
@@ -106,8 +105,6 @@ def test_what_no_topic_can_prove_is_named(
         assert table.state is not None
         older = replace(table.state, progress=replace(table.progress, ledger=None))
         monkeypatch.setattr(scene.catalog, "load", lambda _: older)
-    elif case == "lookup":
-        table.spec = table.spec.model_copy(update={"lookup": (LookupSpec(name="l"),)})
     elif case == "events":
         table.spec = table.spec.model_copy(update={"atomic": AtomicSpec(transaction_topic="t")})
     elif case == "deleted":

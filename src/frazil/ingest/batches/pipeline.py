@@ -91,7 +91,7 @@ class Pipeline:
         self._rehearse = services.rehearse
         self._release_memory = services.release_memory
         self._identity = identity
-        self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
+        self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries, services.referenced)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:

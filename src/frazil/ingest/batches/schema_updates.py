@@ -143,10 +143,12 @@ def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
 class SchemaUpdates:
     """Changes schemas through the catalog; a batch is planned again after each change."""
 
-    def __init__(self, catalog: Catalog, jobs: JobRunner, queries: Queries | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, jobs: JobRunner, queries: Queries | None = None, referenced: Catalog | None = None
+    ) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self.queries = QueryTables(catalog, queries)
+        self.queries = QueryTables(catalog, queries, referenced)
         self.new_tables = NewTables(catalog, self.queries)
 
     def update(self, planned: Planned, report: TaskReport) -> Outcome:

@@ -41,6 +41,8 @@ class Services:
     reader: RecordReader | None = None
     #: Analyses the queries of tables; None where no table has one.
     queries: Queries | None = None
+    #: The catalog with the reference tables of lookups; None where it is `catalog`.
+    referenced: Catalog | None = None
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0

@@ -167,7 +167,8 @@ def _late(spec: TableSpec) -> Late | None:
     late = spec.changes.late
     if late is None:
         return None
-    return Late(round(late.after_s * 1_000_000), late.action == "dead_letter", spec.changes.emit == "closed")
+    is_final = spec.changes.emit == "closed"
+    return Late(round(late.after_s * 1_000_000), late.action == "dead_letter", is_final, late.recorded)
 
 
 def _history(spec: TableSpec) -> History:
