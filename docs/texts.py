@@ -71,7 +71,8 @@ PROGRESS_FIELDS = """\
 
 The `ledger` of a commit holds sums over all commits up to it, so its length stays the same. What one commit has read is the
 difference from the ledger of the commit before. `records` is the sum of `written`, `bad` and `dropped`; `offsets` is at
-least `records`, as compaction and transactions leave gaps. Both are checked before each commit.
+least `records`, as compaction and transactions leave gaps. Both are checked before each commit. Only the first part of a
+value that is [abandoned](../guides/chunks.md#a-value-that-never-ends) is read, and counted, a second time.
 
 `record_digest` is the sum, modulo 2^64, of a hash of each record's topic, partition, offset and value. `row_digest` is the
 sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,

@@ -12,7 +12,7 @@ from REPEATED_WITHIN offsets before the value's first part on, which is at most 
 begins later reads these once more, so that progress needs no memory of open values. Bytes of open values are a cache of
 the topic's: where they are too many, they are forgotten, and read again when the last part has come.
 
-A value that is open `within` offsets after its first part is given up: the first part, which an earlier task may have
+A value that is open `within` offsets after its first part is abandoned: the first part, which an earlier task may have
 counted, becomes a dead letter of the task whose range has the next offset. Each offset is in one range, so that this
 happens once, wherever ranges begin.
 """
@@ -132,7 +132,7 @@ class _Partition:
     #: By id, the last part 0.
     firsts: dict[bytes, _Part] = field(default_factory=dict)
     #: The values that were forgotten while they were open, by their first offsets.
-    given_up: dict[int, _Value] = field(default_factory=dict)
+    abandoned: dict[int, _Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -205,7 +205,7 @@ class Chunks:
         partition = self._partitions.get(number, _Partition(number, offset_range.end, offset_range.end))
         # From here on the task has judged the values itself.
         judged_from = partition.taken_from + REPEATED_WITHIN
-        open_values = partition.given_up | {value.first: value for value in partition.values.values() if value.is_open}
+        open_values = partition.abandoned | {value.first: value for value in partition.values.values() if value.is_open}
         values = self._open_values(number, begin, min(end, judged_from))
         values += [open_values[first] for first in sorted(open_values) if judged_from <= first < end]
         for value in values:
@@ -386,7 +386,7 @@ class Chunks:
         """Forgets a value that no later part belongs to."""
         self._release(partition, value)
         if value.is_open:
-            partition.given_up[value.first] = value
+            partition.abandoned[value.first] = value
 
     def _whole(self, partition: _Partition, value: _Value, last: bytes) -> bytes | _Refusal:
         """Returns the bytes of a value; why there are none. last: the bytes of its last part. Raises: UnavailableError."""

@@ -120,14 +120,14 @@ def test_a_value_whose_last_part_never_comes_is_one_dead_letter_whatever_happens
     pipeline.feed.produce(topic, [b"small"], 0)
     with pipeline.running(failpoints="dead_letters.before=kill@1") as run:
         assert run.wait() != 0
-    given_up = [(0, "chunk_missing", f"part 0 of 3: part 2 is not among the {WITHIN} offsets after it")]
+    abandoned = [(0, "chunk_missing", f"part 0 of 3: part 2 is not among the {WITHIN} offsets after it")]
     first, second = (pipeline.run("--until-caught-up") for _ in range(2))
     assert {first.wait(), second.wait()} <= {0, FENCED}
-    assert dead_letters(pipeline, table) == given_up
+    assert dead_letters(pipeline, table) == abandoned
     by_hand = operator.open(pipeline.folder, table)
     by_hand.roll_back(by_hand.snapshot_ids[0])
     pipeline.catch_up()
-    assert dead_letters(pipeline, table) == given_up
+    assert dead_letters(pipeline, table) == abandoned
     for level in ("--rows", "--ledger"):
         [verified] = pipeline.command("verify", table, level)["tables"].values()
         assert verified["equal"], verified

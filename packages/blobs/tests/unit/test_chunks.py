@@ -155,7 +155,7 @@ def test_what_becomes_of_a_record_does_not_depend_on_where_tasks_begin(name: str
     assert list(outcomes(records, *range(1, len(records))).values()) == wanted
 
 
-def given_up(records: Sequence[Record], *cuts: int) -> list[tuple[int, str]]:
+def abandoned(records: Sequence[Record], *cuts: int) -> list[tuple[int, str]]:
     """The offset and the reason of each first part that is a dead letter at the end of a range. cuts: where ranges begin."""
 
     def read_back(before: OffsetRange, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -200,8 +200,8 @@ def test_a_value_whose_last_parts_never_come_is_one_dead_letter_wherever_ranges_
     monkeypatch.setattr(chunks_module, "REPEATED_WITHIN", 3)
     records, wanted = ENDS[name]
     for cut in range(len(records)):
-        assert given_up(records, *([cut] if cut else [])) == wanted, cut
-    assert given_up(records, *range(1, len(records))) == wanted
+        assert abandoned(records, *([cut] if cut else [])) == wanted, cut
+    assert abandoned(records, *range(1, len(records))) == wanted
 
 
 def test_a_range_without_records_gives_up_values_that_end_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_parts_by_chance_become_the_same_wherever_tasks_begin_and_however_little
     for _ in range(4):
         cuts = np.unique(chance.integers(1, 40, 3)).tolist()
         assert outcomes(records, *cuts, most_held_bytes=0) == wanted, cuts
-        assert given_up(records, *cuts) == given_up(records), cuts
+        assert abandoned(records, *cuts) == abandoned(records), cuts
 
 
 def test_values_that_are_too_many_for_memory_are_read_again_and_handed_over_some_at_a_time() -> None:

@@ -3,7 +3,8 @@
 Iceberg's own `manageSnapshots` has no compare-and-swap: `setCurrentSnapshot` retries without a check, and
 `fastForwardBranch` fails after any other commit to the table. So the new metadata is built here, on the very state that
 was checked, and given to the catalog, which refuses it once another state has replaced that one. A REST catalog compares
-the branch alone, so that commits to other branches do not interfere.
+the branch alone, so that commits to other branches do not interfere. Where a change sets properties alone, Iceberg asks it
+to compare nothing: such a change is sent as one of several tables, with what to compare.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ class IcebergBranches:
         hit("branch.between")
 
     def _commit(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
-        if len(moves) == 1:
+        stays = moves[0].snapshot_id == moves[0].expected and moves[0].branch is not None
+        if len(moves) == 1 and not (stays and self._catalog.commits_together):
             loaded[0].operations().commit(*staged[0])
         else:
-            changes = ((move.table, *change) for move, change in zip(moves, staged, strict=True))
+            changes = ((move.table, *change, move.branch) for move, change in zip(moves, staged, strict=True))
             self._catalog.commit_together([*changes])
 
     def _forget(

@@ -491,14 +491,19 @@ class IcebergCatalog:
         """Whether the catalog has commits of several tables."""
         return commits_together(self.gateway, self._catalog)
 
-    def commit_together(self, changes: Sequence[tuple[str, Any, Any]]) -> None:
-        """Commits changes of several tables at once: the name, the Java metadata before and after it of each. Raises what
-        the JVM raises.
+    def commit_together(self, changes: Sequence[tuple[str, Any, Any, str | None]]) -> None:
+        """Commits changes of several tables at once: the name, the Java metadata before and after it of each, and the branch
+        that must be where it was before, also where the change does not set it. Raises what the JVM raises.
         """
-        commits = self._jvm.java.util.ArrayList()
-        for table, base, updated in changes:
-            create = self._jvm.org.apache.iceberg.catalog.TableCommit.create
-            commits.add(create(self._identifier(table), base, updated))
+        iceberg, commits = self._jvm.org.apache.iceberg, self._jvm.java.util.ArrayList()
+        for table, base, updated, branch in changes:
+            commit = iceberg.catalog.TableCommit.create(self._identifier(table), base, updated)
+            if branch is not None:
+                ref, requirements = base.ref(branch), self._jvm.java.util.ArrayList(commit.requirements())
+                is_there = iceberg.UpdateRequirement.AssertRefSnapshotID
+                requirements.add(is_there(branch, None if ref is None else ref.snapshotId()))
+                commit = iceberg.catalog.ImmutableTableCommit.copyOf(commit).withRequirements(requirements)
+            commits.add(commit)
         self._catalog.commitTransaction(commits)
 
     def _fresh(self, table: str) -> tuple[Any, Any]:
