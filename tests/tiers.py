@@ -25,6 +25,7 @@ LONGEST = (
     "test_publish_groups.py",
     "test_publish_kills.py",
     "test_publish.py",
+    "test_reference_versions.py",
     "test_broker_outages.py",
     "test_registry.py",
     "test_http_service.py",

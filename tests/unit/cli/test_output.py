@@ -107,7 +107,7 @@ def ended(words: Sequence[str], out: IO[bytes]) -> tuple[int, str]:
     "command",
     [
         "schema", "schema --output json", "status --file p.yaml",
-        "status --help --output json", "--help", "import --help", "--show-completion",
+        "status --help --output json", "--help", "import --help",
     ],
 )  # fmt: skip
 def test_a_full_disk_under_standard_output_is_named(
@@ -121,6 +121,18 @@ def test_a_full_disk_under_standard_output_is_named(
     assert code == 1
     assert "error: the result of the command cannot be written: No space left on device" in notes
     assert "Traceback" not in notes
+
+
+def test_a_full_disk_under_a_completion_is_named() -> None:
+    """Which is that of the shell above."""
+    words = ["bash", "-c", '"$0" -m frazil.cli.main --show-completion; exit $?', sys.executable]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, env=plain_environment(), text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "error: the result of the command cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
