@@ -87,14 +87,14 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
 
 def _count_of_equal(both: DataFrame) -> int | None:
     """Returns how many rows each side has, where the sums over both are equal; None where they differ, or values in lists
-    are to be compared: a hash passes over their nulls.
+    are to be compared: a hash skips their nulls.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415  (as in `compare`)
 
     values = [*_values(both.drop(_COPIES).schema)]
     if any(value is None for value in values):
         return None
-    # A hash passes over nulls, so that a value and a null that change places would be equal without the marks.
+    # A hash skips nulls, so that a value and a null that change places would be equal without the marks.
     marked = [part for value in values if value is not None for part in (value.isNull(), value)]
     hashed = both.select(_COPIES, f.xxhash64(*marked).alias(_ROW))
     # Halves: the sum of whole hashes would overflow.
