@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 import frazil
 
@@ -19,8 +20,9 @@ import frazil
     ],
 )
 def test_an_option_of_another_level_or_without_a_cluster_is_refused(
-    tmp_path: Path, options: dict[str, Any], reason: str
+    tmp_path: Path, options: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)  # Another test's, which would be refused first.
     file = tmp_path / "frazil.yaml"
     file.write_text("pipeline: p\nkafka: {bootstrap.servers: '127.0.0.1:9'}\ntables: {n.t: {topic: t}}\n")
     with pytest.raises(frazil.SpecError, match=reason):
