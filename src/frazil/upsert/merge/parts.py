@@ -61,7 +61,7 @@ class Merging:
         least one.
         """
         places = [_numbers(parts, name) for name in PLACES]
-        if not _are_sorted(places):
+        if not _are_in_order(places, codes):
             order = np.lexsort(places[::-1])
             parts, codes = parts.take(pa.array(order)), codes[order]
         groups = _Groups(parts, codes, count)
@@ -234,10 +234,17 @@ def _flags(parts: pa.Table, name: str) -> Bools:
     return np.asarray(one_array(parts[name]))
 
 
-def _are_sorted(places: Sequence[Ints]) -> bool:
-    """Returns whether the places do not descend."""
-    is_after = np.ones(max(0, places[0].size - 1), np.bool_)
-    for numbers in reversed(places):
-        step = np.diff(numbers)
+def _are_in_order(places: Sequence[Ints], codes: Ints) -> bool:
+    """Returns whether the places of no group descend. A task has the records of several partitions in turns: each group of
+    one partition is in order, though all of them are not.
+    """
+    return _ascend(places) or _ascend([codes, *places], order=np.argsort(codes, kind="stable"))
+
+
+def _ascend(columns: Sequence[Ints], order: Ints | None = None) -> bool:
+    """Returns whether rows of numbers do not descend, in this order of them."""
+    is_after = np.ones(max(0, columns[0].size - 1), np.bool_)
+    for numbers in reversed(columns):
+        step = np.diff(numbers if order is None else numbers[order])
         is_after = (step > 0) | ((step == 0) & is_after)
     return bool(is_after.all())

@@ -37,17 +37,17 @@ def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
     """Returns numbers as limbs, the lowest first, each int64 `(n_rows,)`, or float64 for floats; null for null. signs: 1
     for a value to be added and -1 for one to be subtracted; None: all are added.
     """
-    is_null = pa.array(np.asarray(column.is_null()))
+    is_null = pa.array(np.asarray(column.is_null())) if column.null_count else None
     if pa.types.is_floating(column.type):
-        values = np.asarray(column.cast(pa.float64()).fill_null(0.0))
+        values = _numbers(column.cast(pa.float64()))
         return [_masked(values if signs is None else values * signs, is_null)]
     if pa.types.is_decimal(column.type):
         low, high = _halves(column)
         limbs = [low & np.uint64(_MASK), low >> np.uint64(_BITS), high & _MASK, high >> _BITS]
     else:
-        numbers = np.asarray(column.cast(pa.int64()).fill_null(0))
+        numbers = _numbers(column.cast(pa.int64()))
         limbs = [numbers & _MASK, numbers >> _BITS]
-    signed = (limb.astype(np.int64) for limb in limbs)
+    signed = (limb.astype(np.int64, copy=False) for limb in limbs)
     return [_masked(limb if signs is None else limb * signs, is_null) for limb in signed]
 
 
@@ -61,18 +61,19 @@ def add(limbs: Sequence[pa.Array], codes: Ints, counted: Bools, count: int) -> l
     has_value[groups] = True
     totals = []
     for limb in limbs:
-        values = np.asarray(limb.fill_null(0))
+        values = _numbers(limb)
         total = np.zeros(count, values.dtype)
         np.add.at(total, groups, values[rows])
         totals.append(total)
     _carry(totals)
-    return [_masked(total, pa.array(~has_value)) for total in totals]
+    is_null = None if has_value.all() else pa.array(~has_value)
+    return [_masked(total, is_null) for total in totals]
 
 
 def join(limbs: Sequence[pa.Array], kind: pa.DataType) -> tuple[pa.Array, Bools]:
     """Returns the sums as values of a type, and which do not fit it, bool `(n_rows,)`; those are null."""
     is_null: Bools = np.asarray(limbs[0].is_null())
-    numbers = [np.asarray(limb.fill_null(0)) for limb in limbs]
+    numbers = [_numbers(limb) for limb in limbs]
     if pa.types.is_floating(kind):
         values = numbers[0].astype(np.float32) if pa.types.is_float32(kind) else numbers[0]
         is_over = ~is_null & ~np.isfinite(values)
@@ -116,8 +117,14 @@ def _decimals(limbs: Sequence[Ints], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, limbs[0].size, [None, pa.py_buffer(words)])
 
 
-def _masked(values: np.ndarray, is_null: pa.Array) -> pa.Array:
-    return pa.array(values, mask=np.asarray(is_null))
+def _numbers(column: pa.Array) -> np.ndarray:
+    """Returns numbers, 0 for null."""
+    return np.asarray(column.fill_null(0) if column.null_count else column)
+
+
+def _masked(values: np.ndarray, is_null: pa.Array | None) -> pa.Array:
+    """Returns numbers with nulls; without one, as they are in memory."""
+    return pa.array(values) if is_null is None else pa.array(values, mask=np.asarray(is_null))
 
 
 def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Bools]:
