@@ -35,9 +35,10 @@ def say(words: str) -> None:
     sys.stdout.flush()
 
 
-def _id_of(place: int, number: int) -> int:
+def _id_of(place: int, number: int, writes: int) -> int:
     """Returns the id in the row of this number that the table at this place writes."""
-    return number // 2 if place and number % 3 == 0 else number
+    new = number // writes
+    return new // 2 if place and number % 3 == 0 else new
 
 
 class Chain:
@@ -61,6 +62,8 @@ class Chain:
         for created in admin.create_topics([NewTopic(topic, 2) for topic in self._topics.values()]).values():
             created.result(20)
         self._producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "linger.ms": 5})
+        #: How often each new row is written, one time after another.
+        self.writes = 1
         #: Further keys of each table.
         self.more: Mapping[str, Any] = {}
         #: Rows of each table, replaced ones included.
@@ -103,7 +106,8 @@ class Chain:
         for place, name in enumerate(self.names):
             for number in numbers:
                 # Every third row of a later table replaces an older one, and refers to another row from then on.
-                row = {"id": _id_of(place, number), "parent": _id_of(max(place - 1, 0), number)}
+                ids = [_id_of(table, number, self.writes) for table in (place, max(place - 1, 0))]
+                row = dict(zip(("id", "parent"), ids, strict=True))
                 self._producer.produce(self._topics[name], json.dumps(row).encode(), partition=number % 2)
             self._producer.flush(30)  # Else a row may be in Kafka before the one that it refers to.
         self.count += rows
@@ -188,4 +192,4 @@ class Chain:
         self.look()
         tables = self.tables()
         assert len({table.properties[GENERATION] for table in tables.values()}) == 1
-        assert tables[self.names[0]].scan().to_arrow().num_rows == self.count
+        assert tables[self.names[0]].scan().to_arrow().num_rows == -(-self.count // self.writes)

@@ -19,7 +19,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import InvariantError, SpecError
 from frazil.report import Counts, TaskReport
-from frazil.schema.arrow import Bools, Ints, one_array
+from frazil.schema.arrow import Bools, Ints
 from frazil.types import Commit, DataFile, Progress, RowDelta, add_counts
 from frazil.upsert.commit import Attempt, abandoning, commit_attempts
 from frazil.upsert.dedupe.decide import UNKNOWN_TIME, find_duplicates
@@ -118,6 +118,7 @@ def commit_deduplicated(
 
     progress, _, files = commit_attempts(catalog, state, commit, attempt_at)
     _keep_hashes(target, dedupe, batch)
+    batch.hashes.end()
     return progress, dropped, files
 
 
@@ -163,11 +164,10 @@ def _check_table(target: TableTarget, state: TableState, dedupe: Dedupe) -> None
 
 def _load(report: TaskReport) -> _Batch:
     tables = [load_ids(touched.keys) for touched in report.changes.touched]
-    ids = pa.concat_tables(tables)
-    columns = {name: np.asarray(one_array(ids[name])) for name in ids.column_names}
+    columns = {name: np.concatenate([ids[name] for ids in tables]) for name in tables[0]}
     by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
     return _Batch(
-        np.repeat(np.arange(len(tables)), list(map(len, tables))),
+        np.repeat(np.arange(len(tables)), [ids[HASH].size for ids in tables]),
         HashNumbers(columns[HASH]),
         columns,
         [[by_path[path] for path in touched.files] for touched in report.changes.touched],

@@ -6,10 +6,12 @@ sent to the driver, which writes those that are kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from frazil.report import Touched
 from frazil.schema.arrow import Ints, Records, one_array
@@ -27,6 +29,17 @@ and offset of its record; its index among the rows that are sent to the driver, 
 record has.
 """
 _IN_FILE = -1
+_REPEATED = "repeated"
+_TYPES: Mapping[str, type[np.generic]] = {
+    HASH: np.uint64,
+    TIME: np.int64,
+    SOURCE: np.int32,
+    PARTITION: np.int32,
+    OFFSET: np.int64,
+    ROWS: np.int32,
+}
+Ids = Mapping[str, NDArray[Any]]
+"""The reported ids: arrays of shape `(n_rows,)`, by the names above."""
 
 
 class IdRows:
@@ -37,9 +50,8 @@ class IdRows:
         self._target, self._dedupe = target, target.dedupe
         self._topics = topics
         self._seen = SeenIds()
-        self._ids: list[pa.Table] = []
+        self._ids: dict[str, list[NDArray[Any]]] = {name: [] for name in (*_TYPES, _REPEATED)}
         self._repeated: list[pa.Table] = []
-        self._repeated_count = 0
 
     def take(self, topic: str, rows: pa.Table, records: Records) -> pa.Table:
         """Notes rows of one topic; returns those to be written. rows: in the schema of the files. records: partition and
@@ -49,59 +61,65 @@ class IdRows:
             return rows
         keys = [key_of(rows, path) for path in self._dedupe.paths]
         has_id = np.logical_and.reduce([np.asarray(key.is_valid()) for key in keys])
-        places = np.flatnonzero(has_id)
-        at = pa.array(places)
-        hashes = hash_ids(keys if has_id.all() else [key.take(at) for key in keys])
+        if not has_id.any():
+            return rows
+        if not has_id.all():
+            at = pa.array(np.flatnonzero(has_id))
+            keys = [key.take(at) for key in keys]
+        hashes = hash_ids(keys)
         is_repeated = self._seen.add(hashes)
-        numbers = np.full(places.size, _IN_FILE, np.int64)
-        numbers[is_repeated] = self._repeated_count + np.arange(np.count_nonzero(is_repeated))
-        self._ids.append(
-            pa.table(
-                {
-                    HASH: pa.array(hashes),
-                    TIME: _times(self._dedupe, rows).take(at),
-                    SOURCE: pa.array(np.full(places.size, self._topics.index(topic), np.int32)),
-                    PARTITION: records["partition"].cast(pa.int32()).take(at),
-                    OFFSET: records["offset"].take(at),
-                    PLACE: pa.array(numbers.astype(np.int32)),
-                    ROWS: pa.array(_rows_of_records(records).astype(np.int32)).take(at),
-                }
-            )
-        )
+        noted: Ids = {
+            HASH: hashes,
+            TIME: np.asarray(_times(self._dedupe, rows)),
+            SOURCE: np.broadcast_to(np.int32(self._topics.index(topic)), has_id.size),
+            PARTITION: np.asarray(records["partition"]),
+            OFFSET: np.asarray(records["offset"]),
+            ROWS: _rows_of_records(records),
+            _REPEATED: is_repeated,
+        }
+        for name, values in noted.items():
+            self._ids[name].append(values if values.size == hashes.size else values[has_id])
         if not is_repeated.any():
             return rows
         repeated = np.zeros(rows.num_rows, np.bool_)
-        repeated[places[is_repeated]] = True
+        repeated[has_id] = is_repeated
         self._repeated.append(rows.filter(pa.array(repeated)))
-        self._repeated_count += int(np.count_nonzero(repeated))
         return rows.filter(pa.array(~repeated))
 
     def finish(self, files: Sequence[DataFile]) -> tuple[Touched, ...]:
         """Returns the ids for the report. files: those that have the rows."""
-        if not self._ids:
+        self._seen.end()
+        if not self._ids[HASH]:
             return ()
-        ids = _with_differences(pa.concat_tables(self._ids))
-        self._ids = []
+        columns, same = dict[str, pa.Array](), dict[str, str]()
+        for name, pieces in self._ids.items():
+            values = np.concatenate(pieces).astype(_TYPES.get(name, np.bool_), copy=False)
+            pieces.clear()
+            # What all rows have is said once. Differences between neighbours are small, and most of the text are the hashes.
+            if name != HASH and (values == values[0]).all():
+                same[name] = str(int(values[0]))
+            else:
+                columns[name] = pa.array(np.diff(values, prepend=0) if name in (TIME, OFFSET) else values)
+        ids = pa.table(columns).replace_schema_metadata(same)
         repeated = dump_table(pa.concat_tables(self._repeated)) if self._repeated else ""
         return (Touched(dump_table(ids), repeated, tuple(file.path for file in files), len(ids)),)
 
 
-def load_ids(text: str) -> pa.Table:
-    """Returns the ids that a task has reported, with times and offsets as they are."""
-    ids = load_table(text)
-    for name in (TIME, OFFSET):
-        values = np.cumsum(np.asarray(one_array(ids[name])))
-        ids = ids.set_column(ids.schema.get_field_index(name), name, pa.array(values))
-    return ids
-
-
-def _with_differences(ids: pa.Table) -> pa.Table:
-    """Returns the ids with the differences between consecutive times and offsets, mostly small: most of the text are the
-    hashes then. Differences wrap around, and so do their sums.
-    """
-    for name in (TIME, OFFSET):
-        values = np.diff(np.asarray(one_array(ids[name])), prepend=0)
-        ids = ids.set_column(ids.schema.get_field_index(name), name, pa.array(values))
+def load_ids(text: str) -> Ids:
+    """Returns the ids that a task has reported."""
+    table = load_table(text)
+    same = {name.decode(): int(value) for name, value in (table.schema.metadata or {}).items()}
+    ids = dict[str, NDArray[Any]]()
+    for name, kind in {**_TYPES, _REPEATED: np.bool_}.items():
+        if name in same:
+            ids[name] = np.broadcast_to(kind(same[name]), len(table))
+            continue
+        values = np.asarray(one_array(table[name]))
+        # Differences wrap around, and so do their sums.
+        ids[name] = np.cumsum(values) if name in (TIME, OFFSET) else values
+    is_repeated = ids.pop(_REPEATED)
+    ids[PLACE] = np.full(is_repeated.size, _IN_FILE, np.int32)
+    ids[PLACE][is_repeated] = np.arange(np.count_nonzero(is_repeated))
     return ids
 
 

@@ -21,15 +21,39 @@ from frazil.upsert.lookup.live_rows import as_numbers
 Hashes = NDArray[np.uint64]
 _FEWEST = 1 << 12
 _FULL = 2
+_LEAST_SPARED, _MOST_SPARED = 1 << 17, 1 << 23
+"""The places of a table that is kept for the next batch, of 8 bytes each: 1 to 64 MiB."""
+_spared: list[Hashes] = []
 _OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _MIX, _OTHER_MIX = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def free_places(size: int = 0) -> Hashes:
+    """Returns a table of free places, `(size,)`: the one that the last batch has left, as memory that is touched first costs
+    more than the look-up of what is put there. size: 0 for any.
+    """
+    try:
+        spared = _spared.pop()  # Of several threads one has it.
+    except IndexError:
+        return np.zeros(size or _FEWEST, np.uint64)
+    if size not in (0, spared.size):
+        _spared.append(spared)
+        return np.zeros(size, np.uint64)
+    spared.fill(0)
+    return spared
+
+
+def spare_places(places: Hashes, count: int) -> None:
+    """Keeps a table for the next batch, which will have as many hashes. count: of the places that are taken."""
+    if _LEAST_SPARED <= places.size <= _MOST_SPARED and count * 32 > places.size and not _spared:
+        _spared.append(places)
 
 
 class SeenIds:
     """A set of hashes that grows; 0 marks a free place."""
 
     def __init__(self) -> None:
-        self._places = np.zeros(_FEWEST, np.uint64)
+        self._places = free_places()
         self._count = 0
 
     def add(self, hashes: Hashes) -> Bools:
@@ -43,6 +67,11 @@ class SeenIds:
         were_there: Bools = _put(hashes, self._places)
         self._count += int(hashes.size - np.count_nonzero(were_there))
         return were_there
+
+    def end(self) -> None:
+        """Leaves its memory to the next set."""
+        spare_places(self._places, self._count)
+        self._places, self._count = np.zeros(_FEWEST, np.uint64), 0
 
 
 def hash_ids(columns: Sequence[pa.Array]) -> Hashes:

@@ -18,7 +18,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.raw_memory import COMPILED
 from frazil.schema.arrow import Bools, Ints
 from frazil.schema.selection import Path
-from frazil.upsert.dedupe.seen import Hashes, hash_ids
+from frazil.upsert.dedupe.seen import Hashes, free_places, hash_ids, spare_places
 from frazil.upsert.lookup.live_rows import ColumnCache, Name, in_threads, read_columns
 from frazil.write.target import TableTarget
 
@@ -36,12 +36,17 @@ class HashNumbers:
 
     def __init__(self, hashes: Hashes) -> None:
         size = 1 << int(2 * hashes.size + 1).bit_length()
-        self._places, self._numbers = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+        self._places, self._numbers = free_places(size), np.empty(size, np.int32)
         # Most hashes of files are those of no row: the filter is an eighth of the table, and stays in the processor's cache.
         self._filter = np.zeros(max(2, size * _BITS_FOR_A_HASH // 128), np.uint64)
         #: Per row the number of the first row with its hash, int64 `(n_rows,)`.
         self.firsts: Ints = np.empty(hashes.size, np.int64)
         _place(hashes, self._places, self._numbers, self._filter, self.firsts)
+
+    def end(self) -> None:
+        """Leaves its memory to the next batch; nothing is looked up any more."""
+        spare_places(self._places, self.firsts.size)
+        self._places = np.zeros(2, np.uint64)
 
     @property
     def are_repeated(self) -> Bools:

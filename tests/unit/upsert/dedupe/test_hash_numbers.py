@@ -24,3 +24,12 @@ def test_the_first_row_of_each_hash_is_found_and_no_other(count: int, most: int)
             (position, wanted[value]) for position, value in enumerate(stored.tolist()) if value in wanted
         ]
         assert set(np.flatnonzero(numbers.are_in(stored)).tolist()) == set(rows.tolist())
+
+
+def test_a_batch_that_has_the_memory_of_an_earlier_one_finds_its_own_rows_alone() -> None:
+    chance = np.random.default_rng(3)
+    earlier, hashes = (chance.integers(1, 2**64 - 1, 70_000, dtype=np.uint64) for _ in range(2))
+    HashNumbers(earlier).end()
+    numbers = HashNumbers(hashes)
+    assert numbers.find(earlier)[0].size == 0
+    assert numbers.find(hashes)[1].tolist() == list(range(hashes.size))

@@ -65,3 +65,14 @@ def test_rows_of_the_table_are_kept_however_near_they_are() -> None:
         True,
         False,
     ]
+
+
+def test_nothing_of_a_batch_is_seen_by_the_next_one_that_has_its_memory() -> None:
+    chance = np.random.default_rng(2)
+    first, second = (chance.integers(1, 2**64 - 1, 70_000, dtype=np.uint64) for _ in range(2))
+    seen = SeenIds()
+    seen.add(first)
+    seen.end()
+    later = SeenIds()
+    assert not later.add(np.r_[first[:1000], second]).any()
+    assert later.add(second).all()
