@@ -288,6 +288,24 @@ def test_every_kind_of_state_is_what_a_query_gives_after_a_kill(pipeline: Pipeli
     _check_after_kills(pipeline, {1: "commit.landed", 2: "upsert.resolved", 3: "commit.landed", 4: "upsert.resolved"})
 
 
+@pytest.mark.slow
+def test_each_window_that_closes_is_published_once_though_the_process_that_does_it_is_killed(pipeline: Pipeline) -> None:
+    minutes = Minutes(pipeline)
+    steps = ("windows.written", "windows.landed")
+    points = Points(pipeline.folder / "points", *((step, "hold") for step in steps))
+    for step in steps:
+        minutes.feed(300)
+        run = pipeline.run(failpoints=points.declaration)
+        pipeline.wait_for_commit_of(minutes.closed, run)
+        _strike(points, step, run, minutes)
+    minutes.feed(200)
+    run = pipeline.run()
+    pipeline.wait_for_commit_of(minutes.closed, run)
+    run.stop()
+    minutes.check()
+    minutes.check_closed()
+
+
 def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
     """Kills a process for each step, lets two processes run, and compares the tables. steps: by number of the table whose
     batch is at the step.
