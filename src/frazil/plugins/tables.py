@@ -17,9 +17,12 @@ class TableKind:
     driver: str
     #: What tasks ask: a subclass of `upsert.task_kinds.TaskRows`, as `module:name`.
     task: str
-    #: Of `merge`: `analyse(grouping, analyse)` returns the `process.analysis.Query` of single records for a query with GROUP
-    #: BY, a `spec.grouping.Grouping`, as `module:name`. analyse: analyses SQL.
-    group_by: str | None = None
+    #: Of `merge`: `read(query, tokens, places)` returns the `spec.grouping.Grouping` of a query with GROUP BY, as
+    #: `module:name`. tokens: `spec.grouping.Token`s. places: the index of the first of each clause.
+    read_groups: str | None = None
+    #: Of `merge`: `analyse(grouping, analyse)` returns the `process.analysis.Query` of single records for such a query, as
+    #: `module:name`. analyse: analyses SQL.
+    analyse_groups: str | None = None
 
     @property
     def in_driver(self) -> Any:
@@ -32,10 +35,16 @@ class TableKind:
         return function_of(self.task)()
 
     @property
+    def group_reader(self) -> Callable[..., Any]:
+        """The function that reads a query with GROUP BY."""
+        assert self.read_groups is not None
+        return function_of(self.read_groups)
+
+    @property
     def group_analyser(self) -> Callable[..., Any]:
-        """The function that analyses a query with GROUP BY."""
-        assert self.group_by is not None
-        return function_of(self.group_by)
+        """The function that analyses such a query."""
+        assert self.analyse_groups is not None
+        return function_of(self.analyse_groups)
 
 
 TABLE_KINDS: Registered[TableKind] = Registered("frazil.table_kinds", "kind of table", TableKind, {})

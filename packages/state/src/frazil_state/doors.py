@@ -7,5 +7,6 @@ HISTORY = TableKind("frazil_state.driver:HistoryTable", "frazil_state.tasks:Hist
 MERGE = TableKind(
     "frazil_state.driver:MergedTable",
     "frazil_state.tasks:MergedRecords",
-    group_by="frazil_state.group_by:analyse_grouped",
+    read_groups="frazil_state.sql:read_groups",
+    analyse_groups="frazil_state.group_by:analyse_grouped",
 )

@@ -289,7 +289,9 @@ def test_every_kind_of_state_is_what_a_query_gives_after_a_kill(pipeline: Pipeli
 
 
 @pytest.mark.slow
-def test_each_window_that_closes_is_published_once_though_the_process_that_does_it_is_killed(pipeline: Pipeline) -> None:
+def test_each_window_that_closes_is_published_once_though_the_process_that_does_it_is_killed(
+    pipeline: Pipeline,
+) -> None:
     minutes = Minutes(pipeline)
     steps = ("windows.written", "windows.landed")
     points = Points(pipeline.folder / "points", *((step, "hold") for step in steps))
