@@ -194,12 +194,13 @@ soak-histories: setup $(VENV)/.dev
 
 # 200 histories of tables that are their own state, each compared with a batch query in Spark; FRAZIL_HISTORIES for others.
 soak-state: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -s -m soak tests/simulation/test_state_oracle.py
+	$(BIN)/python -m pytest -s -m soak packages/state/tests/simulation/test_state_oracle.py
 
 # Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
 soak-examples: export FRAZIL_EXAMPLES ?= 50
 soak-examples: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --timeout 7200 packages/cdc/tests tests/unit/cdc tests/unit/decode tests/unit/rows tests/unit/upsert
+	$(BIN)/python -m pytest -n 2 --timeout 7200 packages/cdc/tests tests/unit/cdc tests/unit/decode tests/unit/rows tests/unit/upsert \
+		packages/state/tests/unit
 
 # 2,500 expressions made by chance, in Spark's interpreter and in its generated code; FRAZIL_FIRST_SEED and FRAZIL_QUERIES (of
 # 250 expressions) for others.

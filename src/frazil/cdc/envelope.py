@@ -32,8 +32,7 @@ from frazil.decode.settings import OWN_TYPES, Envelope
 from frazil.error_classes import ErrorClass
 from frazil.plugins.formats import ENVELOPES
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type, spread_mask
-from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.history.times import as_versions
+from frazil.stages.changes import DELETE, TRUNCATE, UPSERT, Changes, as_versions
 from frazil.write.target import TableTarget
 
 IMAGES, ROW = 0, 1

@@ -88,6 +88,7 @@ EXTRAS = (
     Extra("registry", {"frazil.registries": ("confluent",)}),
     Extra("replay", {"frazil.commands": ("replay",)}),
     Extra("start", {"frazil.commands": ("init", "size")}),
+    Extra("state", {"frazil.table_kinds": ("dedupe", "history", "merge")}),
     Extra(
         "telemetry",
         {"frazil.observers": ("telemetry",)},

@@ -1,6 +1,6 @@
 """The windows that a time is in, as Spark's `window` makes them: aligned to 1970-01-01 UTC, their end excluded.
 
-In a session each time has a window of its own, and windows that touch are joined (`upsert.merge.sessions`).
+In a session each time has a window of its own, and windows that touch are joined (`frazil_state.merge.sessions`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of tables with `mode: history`, which have a row for each version of what their keys identify.
 
 Once the file is read such a table is one with `mode: upsert`, whose rows are looked up by key, that `keeps_history`. How
-versions are made is in `upsert.history`.
+versions are made is in `frazil_state.history`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The keys of tables that are their own state: `merge`, functions of the records of a key, and `dedupe`.
 
-What is merged is in `upsert.merge`, and duplicates are found in `upsert.dedupe`.
+What is merged is in `frazil_state.merge`, and duplicates are found in `frazil_state.dedupe`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from pyiceberg.types import (
 
 from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
+from frazil.plugins.tables import TABLE_KINDS
 from frazil.spec.grouped_tables import describe_grouping, groups_of, session_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
-from frazil.spec.syntax.problems import Mistake
+from frazil.spec.syntax.problems import Mistake, try_check
 from frazil.spec.syntax.units import duration_text
 from frazil.spec.table_forms import ALL_COLUMNS, LATEST_BY
 
@@ -132,6 +133,15 @@ def describe_state(table: TableSpec) -> Iterator[str]:
         within = changes.dedupe.within_s
         reach = f" at most {duration_text(within)} apart" if within is not None else ""
         yield f"drops records with the same {', '.join(changes.dedupe.by)}{reach}"
+
+
+def check_kind(table: TableSpec) -> Iterator[Mistake]:
+    """Yields a table that is its own state, where the package with its kind is not installed. For a query with GROUP BY
+    `check_grouping` finds this.
+    """
+    kind = table.changes.kind
+    if kind:
+        yield from try_check({"history": "mode"}.get(kind, kind), TABLE_KINDS.get, kind)
 
 
 def check_merge(table: TableSpec) -> Iterator[Mistake]:

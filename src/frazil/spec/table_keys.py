@@ -296,6 +296,15 @@ class ChangesSpec(Declared):
         return any(function != "latest" for _, function in self.merge)
 
     @property
+    def kind(self) -> str:
+        """The name of the table's kind (`plugins.tables`); empty where rows are appended, or are the latest of their key."""
+        if self.keeps_history:
+            return "history"
+        if self.counts_every_row:
+            return "merge"
+        return "" if self.dedupe is None else "dedupe"
+
+    @property
     def counted_columns(self) -> tuple[str, ...]:
         """The columns that count records."""
         return tuple(name for name, function in self.merge if function == "count")

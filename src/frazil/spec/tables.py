@@ -280,7 +280,8 @@ OF_TABLES = Rules(
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
-        steps.check_new_names, steps.check_different, _check_publishing, state.check_merge, state.check_dedupe,
+        steps.check_new_names, steps.check_different, _check_publishing, state.check_kind, state.check_merge,
+        state.check_dedupe,
         grouped_tables.check_grouping, waiting.check_waits,
         history.check_history,
     ),

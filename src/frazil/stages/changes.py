@@ -164,6 +164,16 @@ class Changes:
         )
 
 
+def as_versions(times: pa.Array) -> dict[str, pa.Array]:
+    """Returns the columns of versions that are valid from these times and current, by the fields of `metadata`."""
+    count = len(times)
+    return {
+        "valid_from": times,
+        "valid_to": pa.nulls(count, pa.timestamp("us", tz="UTC")),
+        "is_current": pa.array(np.ones(count, np.bool_)),
+    }
+
+
 def appended(decoded: Decoded) -> Changes:
     """Returns the changes that append each record as a row. decoded: with a column for each field of the table."""
     count = decoded.refused.size

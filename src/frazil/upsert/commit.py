@@ -41,8 +41,6 @@ from frazil.upsert.lookup.live_rows import (
     retain_live_files,
 )
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
-from frazil.upsert.merge.sessions import may_touch
-from frazil.upsert.merge.state import with_sessions
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import IncompleteChanges, ValuesMissing, complete_buffered
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
@@ -143,12 +141,12 @@ def write_rows(
     """Writes the buffered rows and the rewritten files; returns the data files and the number of values that no row
     had.
 
-    Raises: as `MergedChanges.complete` or, where that is None, `complete_buffered`.
+    Raises: as `MadeRows.complete` or, without these, `complete_buffered`.
     """
     writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
     missing_required = 0
     try:
-        complete = batch.complete or complete_buffered
+        complete = complete_buffered if batch.made is None else batch.made.complete
         for rows, places, lacking in complete(batch, found, late, files):
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
             missing_required += lacking
@@ -418,11 +416,14 @@ def _resolve(
     assert target.changes is not None
     retain_live_files(state.name, scan.files)
     keys, is_cut = batch.keys, batch.latest.cut >= 0
-    files = () if is_cut else may_touch(batch, scan.files)
+    files: Sequence[LiveFile] = () if is_cut else scan.files
+    if batch.made is not None:
+        files = batch.made.near(batch, files)
     older = emptied.rows(files)
     live_rows = older.without_rows(find_rows(target, older.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, live_rows)
-    batch, live_rows, late = with_sessions(batch, live_rows, late)
+    if batch.made is not None:
+        batch, live_rows, late = batch.made.joined(batch, live_rows, late)
     gone, deleted = dict(older.gone), older.row_count
     for hits in (in_file.only(~late[in_file.keys]) for in_file in live_rows.hits):
         if hits.rows.size:

@@ -1,22 +1,21 @@
-"""Tables that look up their rows: those with the latest row of a key, with merged rows, with history, without duplicates.
+"""Tables that look up their rows, as the driver asks them: those with the latest row of a key, and the kinds of packages.
 
-Others ask here, in the driver, and name none of these kinds; in tasks it is `upsert.task_kinds`.
+Others ask here, in the driver, and name none of the kinds; in tasks it is `upsert.task_kinds`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from frazil.catalog.port import Catalog, TableState
+from frazil.plugins.tables import TABLE_KINDS
 from frazil.report import TaskReport
+from frazil.schema.arrow import Ints
 from frazil.types import Commit, DataFile, Progress, Resolved
-from frazil.upsert.commit import Judge, Prepared, ReadChanges, commit_changes, prepare_changes
-from frazil.upsert.dedupe.commit import commit_deduplicated, without_duplicates
-from frazil.upsert.history.columns import check_order, untracked_columns
-from frazil.upsert.history.commit import commit_versions, prepare_versions
-from frazil.upsert.merge.functions import check_functions, unmerged_columns
-from frazil.upsert.merge.state import merge_parts
-from frazil.upsert.merged_changes import merge_changes
+from frazil.upsert.commit import Judge, Prepared, commit_changes, prepare_changes
+from frazil.upsert.deduplicate import Ranked
+from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.write.target import TableTarget
 
 
@@ -34,19 +33,56 @@ class CommittedRows:
     files: tuple[DataFile, ...]
 
 
+class TableRows:
+    """What the driver asks of a kind of table. As it is, that of tables with the latest row of a key."""
+
+    def check(self, target: TableTarget) -> None:
+        """Checks the types of the columns that the kind computes with.
+
+        Raises: SpecError for a type that it cannot take, and where a query lacks a column.
+        """
+
+    def missing_columns(self, target: TableTarget) -> dict[str, list[str]]:  # noqa: ARG002  (kinds of packages use it)
+        """Returns by key of the pipeline file the columns that it names and the table does not have."""
+        return {}
+
+    def commit(
+        self, catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, commit: Commit
+    ) -> CommittedRows:
+        """See `commit_rows`."""
+        progress, resolved, files = commit_changes(catalog, target, state, report, commit, self.read)
+        return CommittedRows(progress, report, resolved, files)
+
+    def prepare(
+        self, catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, judge: Judge
+    ) -> Prepared:
+        """See `prepare_rows`."""
+        return prepare_changes(catalog, target, state, report, judge, self.read)
+
+    def read(self, target: TableTarget, report: TaskReport, counting: Callable[[Ranked], Ints]) -> MergedChanges:
+        """Returns the changes of all tasks together, as `merge_changes`."""
+        return merge_changes(target, report, counting)
+
+
+_LATEST = TableRows()
+
+
+def _kind_of(target: TableTarget) -> TableRows:
+    kind: TableRows = TABLE_KINDS.get(target.kind).in_driver if target.kind else _LATEST
+    return kind
+
+
 def check_kind(target: TableTarget) -> None:
-    """Checks the types of the columns that are merged, and of the column that orders versions.
+    """Checks the types of the columns that the kind of the table computes with, such as those that are merged.
 
     Raises: SpecError for another type, and where a query lacks the column of a `count`.
     """
-    check_functions(target)
-    check_order(target)
+    _kind_of(target).check(target)
 
 
 def missing_columns(target: TableTarget) -> dict[str, list[str]]:
     """Returns by key of the pipeline file the columns that it names and the table does not have."""
-    names = {"merge": unmerged_columns(target), "track": untracked_columns(target)}
-    return {key: columns for key, columns in names.items() if columns}
+    return {key: columns for key, columns in _kind_of(target).missing_columns(target).items() if columns}
 
 
 def commit_rows(
@@ -57,14 +93,7 @@ def commit_rows(
 
     Raises: as `upsert.commit.commit_changes`.
     """
-    if target.changes is None:
-        progress, dropped, files = commit_deduplicated(catalog, target, state, report, commit)
-        return CommittedRows(progress, without_duplicates(report, dropped), None, files)
-    if target.changes.history is not None:
-        progress, resolved, files = commit_versions(catalog, target, state, report, commit)
-    else:
-        progress, resolved, files = commit_changes(catalog, target, state, report, commit, _read_of(target))
-    return CommittedRows(progress, report, resolved, files)
+    return _kind_of(target).commit(catalog, target, state, report, commit)
 
 
 def prepare_rows(
@@ -73,12 +102,4 @@ def prepare_rows(
     """Looks up the rows that replayed changes replace, and writes their deletes. Takes, returns and raises as
     `upsert.commit.prepare_changes`.
     """
-    assert target.changes is not None
-    if target.changes.history is not None:
-        return prepare_versions(catalog, target, state, report, judge)
-    return prepare_changes(catalog, target, state, report, judge, _read_of(target))
-
-
-def _read_of(target: TableTarget) -> ReadChanges:
-    assert target.changes is not None
-    return merge_parts if target.changes.counts_every_row else merge_changes
+    return _kind_of(target).prepare(catalog, target, state, report, judge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,26 @@ Completed = Iterator[tuple[pa.Table, Ints, int]]
 """Rows in the schema of the files, the places of their changes, and the number of values that no row had."""
 
 
+class MadeRows(Protocol):
+    """Rows that no task has written, as they are made of rows in the table too: of a kind of table that a package adds."""
+
+    def near(self, batch: MergedChanges, files: Sequence[LiveFile]) -> Sequence[LiveFile]:
+        """Returns the files that may have a row which the batch replaces."""
+
+    def joined(self, batch: MergedChanges, live_rows: Found, late: Bools) -> tuple[MergedChanges, Found, Bools]:
+        """Returns a batch with one change for each row, the live rows that each replaces, and which rows stay as they are,
+        bool `(n_rows,)`. live_rows, late: of all keys.
+
+        Raises: OSError where the store fails.
+        """
+
+    def complete(self, batch: MergedChanges, live_rows: Found, late: Bools, files: Sequence[LiveFile]) -> Completed:
+        """Yields the rows, as `complete_buffered`.
+
+        Raises: OSError where the store fails; SpecError where a value does not fit its column.
+        """
+
+
 @dataclass(frozen=True)
 class MergedChanges:
     """The changes of all tasks. Arrays have the shape `(n_changes,)`."""
@@ -47,10 +68,8 @@ class MergedChanges:
     buffered: list[pa.Table | None]
     #: The number of changes before deduplication.
     change_count: int
-    #: What rows are made of by `complete`; None where it needs nothing more.
-    parts: pa.Table | None = None
-    #: Makes the rows that no task has written, in the form of `complete_buffered`, which does so where this is None.
-    complete: Callable[[MergedChanges, Found, Bools, Sequence[LiveFile]], Completed] | None = None
+    #: Rows that are made of those in the table; None where tasks have written or buffered every row.
+    made: MadeRows | None = None
     #: Whether the latest values in the table stay the latest: the changes are older ones that are replayed.
     keeps_latest: bool = False
 

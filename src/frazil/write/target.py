@@ -312,6 +312,15 @@ class TableTarget:
         """Whether what becomes of a record depends on the rows that the table has."""
         return self.changes is not None or self.dedupe is not None
 
+    @property
+    def kind(self) -> str:
+        """The name of the table's kind (`plugins.tables`); empty where rows are appended, or are the latest of their key."""
+        if self.changes is None:
+            return "" if self.dedupe is None else "dedupe"
+        if self.changes.history is not None:
+            return "history"
+        return "merge" if self.changes.counts_every_row else ""
+
     def without_waits(self) -> TableTarget:
         """Returns the table whose query has null where a record would wait for a row of a reference table."""
         if self.query is None or self.query.program is None:

@@ -27,9 +27,9 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "packages/lookup/tests/unit/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
-_GROUPS = "unit/upsert/grouping/test_grouping_service.py::test_"
-_HISTORY = "unit/upsert/history/test_history_service.py::test_"
-_MERGES = "unit/upsert/merge/test_merge_service.py::test_"
+_GROUPS = "packages/state/tests/unit/grouping/test_grouping_service.py::test_"
+_HISTORY = "packages/state/tests/unit/history/test_history_service.py::test_"
+_MERGES = "packages/state/tests/unit/merge/test_merge_service.py::test_"
 
 _ENVIRONMENTS = "unit/spec/test_environments.py::test_"
 
@@ -39,14 +39,14 @@ FOLLOWED: Mapping[str, str] = {
     **QUERIES,
     # Tables that are their own state.
     "wait until its windows are complete, or read its branch, which has all of them": (
-        "unit/upsert/grouping/test_closed_windows.py::test_windows_are_not_published_by_hand_and_are_all_in_the_branch"
+        "packages/state/tests/unit/grouping/test_closed_windows.py::test_windows_are_not_published_by_hand_and_are_all_in_the_branch"
     ),
     "write `emit: closed` and `branch` as before, if the branch is left; otherwise drop the table, so that it reads its"
     " topics again": (
-        "unit/upsert/grouping/test_closed_windows.py::test_a_table_does_not_continue_from_complete_windows_alone"
+        "packages/state/tests/unit/grouping/test_closed_windows.py::test_a_table_does_not_continue_from_complete_windows_alone"
     ),
     "drop the table, so that it reads its topics again, or remove `emit: closed`": (
-        "unit/upsert/grouping/test_closed_windows.py::"
+        "packages/state/tests/unit/grouping/test_closed_windows.py::"
         "test_windows_that_were_emitted_at_once_are_not_closed_a_second_time"
     ),
     "group by fewer columns, such as without the id of an event, or by a window of time, and create the table again; or"
@@ -54,10 +54,10 @@ FOLLOWED: Mapping[str, str] = {
         f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"
     ),
     "make bytes of the value in a query, such as `cast(cast(… as string) as binary) as …`": (
-        "unit/upsert/merge/test_sketches.py::test_a_sketch_is_of_bytes_which_a_query_makes"
+        "packages/state/tests/unit/merge/test_sketches.py::test_a_sketch_is_of_bytes_which_a_query_makes"
     ),
     "make a list of the value in a query, such as `array(…) as …`": (
-        "acceptance/test_state.py::test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process"
+        "packages/state/tests/acceptance/test_state.py::test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process"
     ),
     "write another function, or declare the column with another type, and create the table again": (
         f"{_MERGES}a_column_that_a_function_cannot_take_stops_the_table_until_it_has_another"
@@ -78,7 +78,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_MERGES}a_list_without_end_stops_the_table_until_its_column_has_another_function"
     ),
     "correct the name, or declare the column under `columns`": (
-        "unit/upsert/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
+        "packages/state/tests/unit/dedupe/test_dedupe_service.py::test_a_stopped_table_continues_once_its_remedy_is_done"
     ),
     "write a time, such as `window(timestamp_millis(ts), '1 minute')` of milliseconds since 1970": (
         f"{_GROUPS}a_number_is_no_time_until_it_is_made_one"
@@ -91,7 +91,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
     ),
     "give the count another name, leave `…` out of the query, or write `sum`": (
-        "unit/upsert/merge/test_counts.py"
+        "packages/state/tests/unit/merge/test_counts.py"
         "::test_a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
     ),
     "declare the column, `columns: {…: timestamptz}`, and create the table again, or remove `order_by`": (
@@ -103,7 +103,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_HISTORY}a_table_with_rows_that_are_no_versions_stops_and_a_table_of_its_own_has_them"
     ),
     "give the sessions a table of their own, or drop the table, so that it is created again from the topic": (
-        "unit/upsert/grouping/test_sessions.py::test_a_table_with_rows_that_are_no_sessions_stops_until_it_is_made_again"
+        "packages/state/tests/unit/grouping/test_sessions.py::test_a_table_with_rows_that_are_no_sessions_stops_until_it_is_made_again"
     ),
     # Environments of the pipeline file, and values of the command line.
     **dict.fromkeys(

@@ -16,7 +16,9 @@ from tests.unit.remedies.followed import FOLLOWED
 from tests.unit.remedies.pipeline_files import MENDED
 
 PAGE = re.compile(r"\bdocs/|\w\.md\b")
-OF_FILES = re.compile(r"spec/|literals\.py|secrets\.py|stages/\w+_settings\.py|shares/settings\.py")
+OF_FILES = re.compile(
+    r"spec/|frazil_state/sql\.py|literals\.py|secrets\.py|stages/\w+_settings\.py|shares/settings\.py"
+)
 SECRETS = {
     "create it, or correct its path",
     "save the secret as UTF-8 text",

@@ -32,6 +32,7 @@ from frazil.plugins.catalogs import STORES
 from frazil.plugins.extras import EXTRAS, Extra, installed_extras
 from frazil.plugins.formats import ENVELOPES, FORMATS, MESSAGES
 from frazil.plugins.stages import STAGES, TABLE_STAGES
+from frazil.plugins.tables import TABLE_KINDS
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.setup import check_recorded, closure
 from frazil.runtime.tether import tethered
@@ -185,7 +186,8 @@ def code_archive(deadline: Deadline | None = None) -> Path:
 
 def _extras_of_tasks() -> list[Extra]:
     """Returns the installed extras whose code tasks run."""
-    groups = {FORMATS.group, MESSAGES.group, ENVELOPES.group, STAGES.group, STORES.group, TABLE_STAGES.group}
+    registered = (FORMATS, MESSAGES, ENVELOPES, STAGES, STORES, TABLE_KINDS, TABLE_STAGES)
+    groups = {table.group for table in registered}
     return [extra for extra in installed_extras() if groups.intersection(extra.added)]
 
 

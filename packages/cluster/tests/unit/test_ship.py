@@ -46,11 +46,13 @@ from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.formats import MESSAGES
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES, TABLE_STAGES
+from frazil.plugins.tables import TABLE_KINDS
 for kinds in (STAGES, TABLE_STAGES):
     for kind in map(kinds.get, kinds.added()):
         kind.load("stage"), kind.load("kernels")
 for kind in map(ENVELOPES.get, ENVELOPES.added()):
     list(map(function_of, filter(None, (kind.open_rows, kind.open_events, kind.flat_keys))))
+print([kind.in_task for kind in map(TABLE_KINDS.get, TABLE_KINDS.added())])
 print([kind.schemas for kind in map(MESSAGES.get, MESSAGES.added())])
 """
 

@@ -13,7 +13,7 @@ from frazil.runtime.jvm import Jvm
 from frazil_testing.twins import live_rows
 from frazil_verify.comparison import with_sorted
 from frazil_verify.whole_tables import unordered_lists
-from tests.unit.upsert.grouping.grouping import Grouped
+from packages.state.tests.unit.grouping.grouping import Grouped
 
 pytestmark = pytest.mark.jvm
 _SELECT = (

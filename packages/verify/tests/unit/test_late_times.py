@@ -17,8 +17,8 @@ from frazil_testing.twins import FakeClock, MemoryCatalog, StepWorkers, live_row
 from frazil_verify.copies import UpTo, copying, load_for_copy, plan_copies
 from frazil_verify.history import History, Snapshot
 from frazil_verify.late_times import LateTimes, late_times
+from packages.state.tests.unit.grouping.grouping import Grouped, moment
 from packages.verify.tests.unit.test_ledger_check import PIPELINE, commit, committed, snapshot
-from tests.unit.upsert.grouping.grouping import Grouped, moment
 
 
 def _history(grouped: Grouped) -> History:

@@ -47,9 +47,9 @@ from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
+from frazil.plugins.tables import TABLE_KINDS
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst
-from frazil.process.grouping import analyse_grouped
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.program import Call, Expression, Field, Lookup, Program, Project, SparkPart, spark_columns
@@ -198,7 +198,7 @@ class SparkQueries:
             def analysed(sql: str) -> Query:
                 return analyse(catalyst, sql, records, spec.query.where, steps, metadata)
 
-            query = analysed(text) if grouping is None else analyse_grouped(grouping, analysed)
+            query = analysed(text) if grouping is None else TABLE_KINDS.get("merge").group_analyser(grouping, analysed)
         _refuse_outside(query.outside, spec.name, _OTHERWISE_REMEDY)
         _refuse_unproven(program_of(query), spec.name, _OTHERWISE_REMEDY)
         if program_of(query).spark_part is not None:

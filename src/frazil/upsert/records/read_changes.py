@@ -23,10 +23,9 @@ from frazil.rows.tombstones import read_others
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
-from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords
+from frazil.stages.changes import DELETE, UPSERT, Changes, ReadRecords, as_versions
 from frazil.types import Place
 from frazil.upsert.change_notes import REFUSED
-from frazil.upsert.history.times import as_versions
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys

@@ -28,7 +28,7 @@ from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_kafka import MemoryGroup
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
-from tests.unit.upsert.grouping.grouping import PER_MINUTE, Grouped, moment
+from packages.state.tests.unit.grouping.grouping import PER_MINUTE, Grouped, moment
 
 
 def test_the_sink_gets_the_offsets_and_ignores_older_events(tmp_path: Path) -> None:

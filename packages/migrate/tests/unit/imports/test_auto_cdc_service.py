@@ -12,7 +12,7 @@ import yaml
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil_migrate.imports.auto_cdc import import_flows
-from tests.unit.upsert.grouping.grouping import Grouped, at, moment
+from packages.state.tests.unit.grouping.grouping import Grouped, at, moment
 
 _FLOW = """
 CREATE FLOW f AS AUTO CDC INTO n.t FROM STREAM(a) KEYS (id) APPLY AS DELETE WHEN op = "DELETE" SEQUENCE BY {}

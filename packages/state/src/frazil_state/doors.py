@@ -1,0 +1,12 @@
+"""What the package adds to Frazil, by its entry points."""
+
+from frazil.plugins.tables import TableKind
+
+DEDUPE = TableKind("frazil_state.driver:DedupedTable", "frazil_state.tasks:DedupedRecords")
+HISTORY = TableKind("frazil_state.driver:HistoryTable", "frazil_state.tasks:HistoryRecords")
+MERGE = TableKind(
+    "frazil_state.driver:MergedTable",
+    "frazil_state.tasks:MergedRecords",
+    read_groups="frazil_state.sql:read_groups",
+    analyse_groups="frazil_state.group_by:analyse_grouped",
+)

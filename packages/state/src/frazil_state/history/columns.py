@@ -1,0 +1,103 @@
+"""The columns of a table that keeps history: those that are tracked, and what they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.errors import SpecError
+from frazil.schema.arrow import Ints, one_array
+from frazil.upsert.deduplicate import key_codes
+from frazil.write.target import TableTarget
+from frazil_state.history.times import as_times
+
+
+def tracked_columns(target: TableTarget) -> list[str]:
+    """Returns the columns whose changes make a version."""
+    changes = target.changes
+    assert changes is not None
+    assert changes.history is not None
+    names = [field.name for field in target.fields]
+    if changes.history.track:
+        return [name for name in target.arrow_schema.names if name in changes.history.track]
+    others = {path[0] for path in changes.paths if len(path) == 1} | {changes.order_by}
+    return [name for name in names if name not in others]
+
+
+def are_untracked(target: TableTarget) -> bool:
+    """Returns whether some columns change without a version."""
+    changes = target.changes
+    assert changes is not None
+    history = changes.history
+    assert history is not None
+    fixed = {history.valid_from, history.valid_to, history.is_current, *tracked_columns(target)}
+    fixed |= {path[0] for path in changes.paths}
+    return not fixed.issuperset(target.arrow_schema.names)
+
+
+def untracked_columns(target: TableTarget) -> list[str]:
+    """Returns the columns that `track` names and the table does not have."""
+    if target.changes is None or target.changes.history is None or not target.schema_json:
+        return []
+    names = {field.name for field in target.schema.fields}
+    return [name for name in target.changes.history.track if name not in names]
+
+
+def check_order(target: TableTarget) -> None:
+    """Checks that the column which orders versions has times.
+
+    Raises: SpecError where it has another type.
+    """
+    if target.changes is None or target.changes.history is None or not target.schema_json:
+        return
+    name = target.changes.order_by
+    kind = next((field for field in target.arrow_schema if field.name == name), None)
+    if kind is not None and as_times(pa.nulls(0, kind.type)) is None:
+        remedy = (
+            f"declare the column, `columns: {{{name}: timestamptz}}`, and create the table again, or remove `order_by`"
+            if target.query is None
+            else f"make a time of it in the query, such as `cast({name} as timestamp) as {name}`; a table that has the"
+            " column must be created again"
+        )
+        raise SpecError(
+            f"`order_by: {name}` has the type {target.schema.find_field(name).field_type}, and with `mode: history`"
+            " versions are valid from the time in it",
+            remedy=remedy,
+            where=target.name,
+        )
+
+
+def check_versions(target: TableTarget, format_version: int) -> None:
+    """Checks that a table can have versions.
+
+    Raises: SpecError where it cannot.
+    """
+    if format_version < 2:
+        raise SpecError(
+            "the table has format version 1, and `mode: history` needs version 2 or 3",
+            remedy="upgrade the table to format version 2 or 3",
+            where=target.name,
+        )
+    check_order(target)
+
+
+def tracked_codes(target: TableTarget, stored: Sequence[pa.Array], rows: pa.Table) -> Ints:
+    """Returns per stored version, and behind them per row, a number that is equal where the tracked columns are, int64. A
+    null equals a null.
+    """
+    names = tracked_columns(target)
+    count = rows.num_rows + (len(stored[0]) if stored else 0)
+    if not names:
+        return np.zeros(count, np.int64)
+    columns = [pa.concat_arrays([column, one_array(rows[name])]) for column, name in zip(stored, names, strict=True)]
+    return key_codes([_comparable(column) for column in columns])
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Returns lists, maps and structs as texts, which can be compared."""
+    if not pa.types.is_nested(column.type):
+        return column
+    texts = [None if value is None else repr(value) for value in column.to_pylist()]
+    return pa.array(texts, pa.string())

@@ -1,0 +1,3 @@
+"""The fixtures of acceptance tests."""
+
+from tests.acceptance.conftest import pipeline as pipeline
