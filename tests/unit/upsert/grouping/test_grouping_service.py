@@ -142,8 +142,11 @@ def test_records_that_are_later_than_the_setting_are_dropped_and_counted(
     assert grouped.progress().totals.ignored_records == {"late": 2}
 
 
-def test_later_records_become_dead_letters_where_the_table_asks_for_it(tmp_path: Path, queries: SparkQueries) -> None:
-    settings = "late: {after: 10m, else: dead_letter}, on_bad_record: dead_letter"
+@pytest.mark.parametrize("after", ["10m", "1500ms"])
+def test_later_records_become_dead_letters_where_the_table_asks_for_it(
+    tmp_path: Path, queries: SparkQueries, after: str
+) -> None:
+    settings = f"late: {{after: {after}, else: dead_letter}}, on_bad_record: dead_letter"
     grouped = Grouped(tmp_path, queries, settings=settings)
     for _ in range(9):
         grouped.pay("a", 1200)
@@ -151,9 +154,9 @@ def test_later_records_become_dead_letters_where_the_table_asks_for_it(tmp_path:
     grouped.catch_up()
     assert grouped.table_rows("user", "n") == [("a", 9)]
     assert grouped.dead_letters() == [
-        ("late", "the time of the record is 2026-01-01 00:00:00.000000, and records are late after 10m")
+        ("late", f"the time of the record is 2026-01-01 00:00:00.000000, and records are late after {after}")
     ]
-    longer = Grouped(tmp_path / "longer", queries, settings=settings.replace("10m", "20m"))
+    longer = Grouped(tmp_path / "longer", queries, settings=settings.replace(after, "20m"))
     longer.pay("a", 1200)
     longer.pay("a", 0)
     longer.catch_up()
