@@ -19,7 +19,7 @@ from frazil.upsert.merge.functions import ADDING, merged_columns
 from frazil.upsert.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names, sketch_names
 from frazil.upsert.merge.sessions import in_sessions
 from frazil.upsert.merge.sketch_kinds import SKETCHES
-from frazil.upsert.merge.sums import split
+from frazil.upsert.merge.sums import split, zero
 from frazil.upsert.records.read_changes import keys_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -134,7 +134,7 @@ def part_table(
         if column.function in ADDING:
             if target.changes.retracts:
                 # Whether a sum from which all values are subtracted has had a value is unknown.
-                values = pc.coalesce(values, pa.scalar(0).cast(values.type))
+                values = pc.coalesce(values, zero(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
         elif column.function in SKETCHES:
             kind = SKETCHES[column.function]

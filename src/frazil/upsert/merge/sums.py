@@ -33,6 +33,11 @@ def limb_count(kind: pa.DataType) -> int:
     return 1 if pa.types.is_floating(kind) else _OF_INTEGERS
 
 
+def zero(kind: pa.DataType) -> pa.Scalar:
+    """Returns 0 of a type that is summed. An int64 casts to no decimal with fewer than 19 digits before its point."""
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
+
+
 def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
     """Returns numbers as limbs, the lowest first, each int64 `(n_rows,)`, or float64 for floats; null for null. signs: 1
     for a value to be added and -1 for one to be subtracted; None: all are added.
