@@ -67,6 +67,24 @@ cases:
     assert is_well(play(cases))
 
 
+def test_records_have_any_timestamp_of_kafka_or_none(play: Play) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders, metadata: [timestamp]}}}}"
+    cases = """cases:
+  times:
+    records:
+      - {value: {id: 1}, timestamp: 0}
+      - {value: {id: 2}, timestamp: -1}
+      - {value: {id: 3}, timestamp: -62135596800000}
+      - {value: {id: 4}, timestamp: 2026-01-31T12:00:00+02:00}
+    rows:
+      - {id: 1, _timestamp: 1970-01-01T00:00:00Z}
+      - {id: 2, _timestamp: null}
+      - {id: 3, _timestamp: 0001-01-01T00:00:00Z}
+      - {id: 4, _timestamp: 2026-01-31T10:00:00Z}
+"""
+    assert is_well(play(cases, pipeline))
+
+
 def test_each_difference_is_shown_by_column_with_the_line_of_what_is_expected(play: Play) -> None:
     cases = """table: shop.orders
 cases:
