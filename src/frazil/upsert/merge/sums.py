@@ -132,7 +132,7 @@ def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> tuple[pa.Arr
     numbers = np.asarray(counts.fill_null(0))
     has_none = (numbers == 0) | np.asarray(sums.is_null())
     if not pa.types.is_decimal(kind):
-        totals = np.asarray(sums.cast(pa.float64()).fill_null(0.0))
+        totals = np.asarray(sums.cast(pa.float64(), safe=False).fill_null(0.0))  # Beyond 2**53 the nearest double.
         return pa.array(totals / np.where(has_none, 1, numbers), mask=has_none), np.zeros(has_none.size, np.bool_)
     step, end = Decimal(1).scaleb(-kind.scale), Decimal(1).scaleb(kind.precision - kind.scale)
     values = [
