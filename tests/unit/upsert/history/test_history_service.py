@@ -298,3 +298,22 @@ def test_files_of_versions_that_have_ended_before_are_not_read(tmp_path: Path) -
     assert table.changes.resolved is not None
     assert (table.changes.resolved.files, table.changes.resolved.inspected) == (5, 3)
     assert kept.versions() == [(1, 1, 2, 1), (1, 2, 3, 2), (1, 3, 4, 3), (1, 4, None, 4)]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_maps_in_another_order_and_zeros_of_another_sign_make_no_version(tmp_path: Path, is_cut: bool) -> None:
+    columns = 'columns: {k: long, v: "struct<m: map<string, list<double>>, n: double>"}'
+    kept = Kept(tmp_path, f"{_PLAIN}, {columns}")
+    values = [
+        {"m": {"a": [0.0], "b": [1.0]}, "n": 0.0},
+        {"m": {"b": [1.0], "a": [-0.0]}, "n": -0.0},
+        {"m": {"b": [1.0], "a": [0.5]}, "n": 0.0},
+        {"m": {"a": [0.5]}, "n": 0.0},
+        {"m": None, "n": 0.0},
+    ]
+    for second, value in enumerate(values, start=1):
+        kept.put_at(second, {"k": 1, "v": value})
+        if is_cut:
+            kept.catch_up()
+    kept.catch_up()
+    assert [(start, end) for _, start, end, _ in kept.versions()] == [(1, 3), (3, 4), (4, 5), (5, None)]
