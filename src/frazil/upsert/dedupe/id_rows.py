@@ -50,6 +50,8 @@ class IdRows:
         keys = [key_of(rows, path) for path in self._dedupe.paths]
         has_id = np.logical_and.reduce([np.asarray(key.is_valid()) for key in keys])
         places = np.flatnonzero(has_id)
+        if not places.size:
+            return rows
         at = pa.array(places)
         hashes = hash_ids(keys if has_id.all() else [key.take(at) for key in keys])
         is_repeated = self._seen.add(hashes)
