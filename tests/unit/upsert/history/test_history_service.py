@@ -317,3 +317,15 @@ def test_maps_in_another_order_and_zeros_of_another_sign_make_no_version(tmp_pat
             kept.catch_up()
     kept.catch_up()
     assert [(start, end) for _, start, end, _ in kept.versions()] == [(1, 3), (3, 4), (4, 5), (5, None)]
+
+
+def test_a_truncate_is_a_dead_letter_also_beside_a_bad_record_with_a_new_field(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "mode: history, key_columns: [k], envelope: debezium")
+    kept.put_at(1, {"op": "c", "before": None, "after": {"k": 1, "v": "a"}, "source": {"ts_ms": 1000}}, key={"k": 1})
+    kept.catch_up()
+    kept.put_at(2, {"op": "c", "before": None, "after": {"k": 2, "v": "b"}, "source": {"ts_ms": 2000}}, key={"k": 2})
+    kept.put_at(3, {"op": "c", "before": None, "after": {"k": None, "new": 5}}, key={"k": None})
+    kept.put_at(4, {"op": "t", "source": {}})
+    assert kept.catch_up().status.run_state is not RunState.STOPPED
+    assert kept.versions() == [(1, 1, None, "a"), (2, 2, None, "b")]
+    assert [name for name, _ in kept.dead_letters()] == ["missing_key", "unknown_operation"]
