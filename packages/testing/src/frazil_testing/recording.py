@@ -309,7 +309,7 @@ class _Recording:
             parsed, names = parsed_avro(schema.text)
             decoded = schemaless_reader(io.BytesIO(raw[5:]), parsed, None)
             symbols = [frozenset(kind.get("symbols", ())) for kind in names.values()]
-            self._mask = self._mask.keeping_texts(frozenset().union(*symbols))  # Others could not be written.
+            self._mask = self._mask.keeping_texts(frozenset[str]().union(*symbols))  # Others could not be written.
             return json.loads(as_json(decoded)), name
         except (
             ArithmeticError,

@@ -228,7 +228,7 @@ tables:
   shop.orders: {{topic: orders, value: {{format: avro}}}}
 """
     registry = MemoryRegistry()
-    schema = {"type": "record", "name": "R", "fields": [
+    schema: dict[str, Any] = {"type": "record", "name": "R", "fields": [
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
         {"name": "d", "type": "double"}]}  # fmt: skip
@@ -236,7 +236,7 @@ tables:
 
     def body(at: int) -> bytes:
         out = io.BytesIO()
-        plain = {**schema, "fields": [{"name": "at", "type": "long"}, *schema["fields"][1:]]}  # type: ignore[misc]
+        plain = {**schema, "fields": [{"name": "at", "type": "long"}, *schema["fields"][1:]]}
         schemaless_writer(out, parse_schema(plain), {"at": at, "kind": "OLD", "d": 1.5})
         return out.getvalue()
 
