@@ -28,8 +28,8 @@ def test_a_bad_record_with_a_new_field_leaves_no_other_unprotected(
     merging.put({"id": 2, "email": "ann@example.org", "at": 1}, key={"id": 2})
     merging.put(bad, key={"id": bad["id"]})
     merging.catch_up()
-    (first, one), (second, other) = merging.table_rows("id", "email")
+    (first, hashed), (second, hashed_later) = merging.table_rows("id", "email")
     assert (first, second) == (1, 2)
-    assert one == other
-    assert len(one) == 64
+    assert hashed == hashed_later
+    assert len(hashed) == 64
     assert len(merging.dead_letters()) == 1
