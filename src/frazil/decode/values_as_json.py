@@ -37,6 +37,11 @@ def json_text(value: pa.Scalar) -> str:
     return as_json(_python(value))
 
 
+def key_text(value: pa.Scalar) -> str:
+    """Returns the value of a key as messages quote it: text between single quotes, anything else as JSON has it."""
+    return repr(value.as_py()) if pa.types.is_string(value.type) else json_text(value)
+
+
 def json_texts(array: pa.Array) -> pa.Array:
     """Returns every value of an array without nulls as JSON text."""
     kind = array.type

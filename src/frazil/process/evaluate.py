@@ -171,7 +171,8 @@ class _Run:
         bad = self._refuse(batch, [(stage.name, array)])
         lists = as_array(array.values, self.parents.size)
         lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
-        counts = np.maximum(lengths, 1) if stage.is_outer else lengths
+        counts = np.minimum(lengths, 1) if stage.is_of_first else lengths
+        counts = np.maximum(counts, 1) if stage.is_outer else counts
         owner = np.repeat(np.arange(lengths.size), counts)
         position = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = np.asarray(lists.offsets)[:-1].astype(np.int64) if lengths.size else lengths
@@ -219,7 +220,7 @@ class _Run:
             bounds = spread_bounds(bounds, ~has_none[owner])
             has_none[:] = False
         for row in np.flatnonzero(has_none & ~self.failed[self.parents]).tolist():
-            value = () if times[row].as_py() is None else (shortened(json_text(times[row])),)
+            value = (shortened(json_text(times[row])),) if times[row].is_valid else ()
             self.failures.append(Failure(int(self.parents[row]), stage.start or stage.end, NO_TIME, stage.sql, value))
         self.failed[self.parents[has_none]] = True
         self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | bounds

@@ -103,6 +103,8 @@ class Explode:
     position: str = ""
     #: Whether a row whose array is null or empty stays, with a null element.
     is_outer: bool = False
+    #: Whether the further elements of an array make no rows.
+    is_of_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ def one_row_of(stage: Stage) -> Stage:
     """Returns a stage that makes one row of each."""
     if isinstance(stage, Lookup):
         return replace(stage, on_miss="null", is_patient=False)
+    if isinstance(stage, Explode):
+        return replace(stage, is_outer=True, is_of_first=True)
     return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
 
 

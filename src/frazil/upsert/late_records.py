@@ -183,9 +183,9 @@ def _moment(micros: int) -> str:
 
 
 def _text_of(after_us: int) -> str:
-    seconds = after_us // 1_000_000
-    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-    return next(f"{seconds // size}{unit}" for unit, size in units if seconds % size == 0)
+    millis = after_us // 1000
+    units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+    return next(f"{millis // size}{unit}" for unit, size in units if millis % size == 0)
 
 
 # In the driver

@@ -115,6 +115,9 @@ PACKAGED: Mapping[str, str] = {
         ),
         f"{_CASES}a_case_whose_table_or_topic_is_not_known",
     ),
+    r"write a regular expression between the slashes, such as `/a \(b\)/`, or no slashes": (
+        f"{_CASES}dead_letters_are_expected_by_their_columns_and_a_message_by_a_part_of_it"
+    ),
     "write the case in lines of its own, `records:` and what it expects below each other": (
         f"{_CASES}answers_have_no_place_in_a_case_in_braces"
     ),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_PIXELS = 64_000_000
 """A larger picture is not decoded: a file of some kilobytes may say that it has billions."""
+_WITHOUT_ALPHA = ("1", "L", "RGB")
+"""The modes of pictures one of whose colors may be transparent."""
 
 
 def thumbnail_of(content: bytes, size: int) -> bytes | None:
@@ -62,8 +64,19 @@ def _opened(content: bytes, size: int) -> Iterator[Image | None]:
                     original.draft("RGB", (size, size))
                     original.load()
                     ImageOps.exif_transpose(original, in_place=True)
-                    original.info.clear()  # Otherwise a comment or a profile of any size is written into thumbnails.
-                    picture = original
+                    picture = _of_bytes(original)
+                    picture.info.clear()  # Otherwise a comment or a profile of any size is written into thumbnails.
     except Exception:  # noqa: BLE001  (whatever a damaged picture makes Pillow raise)
         picture = None
     yield picture
+
+
+def _of_bytes(picture: Image) -> Image:
+    """Returns a picture whose channels have 8 bits each, with its transparent parts in a channel of their own."""
+    from PIL import Image  # noqa: PLC0415  (an extra, which takes a while)
+
+    if picture.mode.startswith("I;16"):  # Pillow makes white of all but the darkest, and no thumbnails of them.
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if "transparency" in picture.info and picture.mode in _WITHOUT_ALPHA:
+        return picture.convert("RGBA")
+    return picture

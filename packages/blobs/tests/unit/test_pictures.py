@@ -21,7 +21,7 @@ from packages.blobs.tests.unit.test_packs import read_rows, rows_of, table, text
 COLUMNS = {"id": "long", "image": "binary"}
 
 
-def picture(colour: str | tuple[int, ...], form: str = "PNG", mode: str = "RGB") -> bytes:
+def picture(colour: str | int | tuple[int, ...], form: str = "PNG", mode: str = "RGB") -> bytes:
     """A picture of 300 by 200 of one colour."""
     stream = BytesIO()
     Image.new(mode, (300, 200), colour).save(stream, form)
@@ -83,6 +83,29 @@ def test_a_transparent_picture_stays_so_and_what_is_none_has_no_thumbnail() -> N
     for content in (b"%PDF-1.7", picture("red")[:100], b"", bomb):
         assert thumbnail_of(content, 64) is None
         assert pixels_of(content, 8, 8) is None
+
+
+@pytest.mark.parametrize(("mode", "form"), [("I;16", "PNG"), ("I;16", "TIFF"), ("I;16B", "TIFF")])
+def test_a_picture_of_16_bits_such_as_a_depth_map_keeps_its_brightness(mode: str, form: str) -> None:
+    content = picture(0x80FF, form, mode)
+    thumbnail = thumbnail_of(content, 64)
+    assert thumbnail is not None
+    with Image.open(BytesIO(thumbnail)) as small:
+        assert small.size in ((64, 43), (64, 42))
+        assert small.convert("RGB").getpixel((5, 5)) == (0x80, 0x80, 0x80)
+    pixels = pixels_of(content, 8, 8)
+    assert pixels is not None
+    assert np.allclose(pixels, 0x80 / 0xFF)
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("L", 9), ("RGB", (9, 9, 9)), ("1", 1)])
+def test_a_picture_with_one_transparent_colour_stays_so(mode: str, colour: int | tuple[int, ...]) -> None:
+    stream = BytesIO()
+    Image.new(mode, (300, 200), colour).save(stream, "PNG", transparency=colour)
+    thumbnail = thumbnail_of(stream.getvalue(), 64)
+    assert thumbnail is not None
+    with Image.open(BytesIO(thumbnail)) as small:
+        assert small.convert("RGBA").getpixel((5, 5))[3] == 0  # type: ignore[index]
 
 
 def test_a_thumbnail_has_no_comment_or_profile_of_its_picture() -> None:

@@ -20,6 +20,7 @@ from pyiceberg.types import IcebergType, StringType
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile
 from frazil.clock import Clock, SystemClock
+from frazil.decode.values_as_json import key_text
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.printable import plural
@@ -191,7 +192,7 @@ def _read(source: _Source, lookup: LookupSpec, name: str, where: str) -> Referen
     values = pa.StructArray.from_arrays([read[column] for column in lookup.take], fields=members)
     reference = Reference(name, source.version, keys, values)
     if all(kinds.values()) and (row := reference.keys.repeated) is not None:
-        key = ", ".join(f"{column} {read[column][row].as_py()!r}" for column in on)
+        key = ", ".join(f"{column} {key_text(read[column][row])}" for column in on)
         raise UnavailableError(
             f"{_named(lookup)} has several rows with the key {key}",
             remedy="leave one row for each key, or compare further columns in `on`",

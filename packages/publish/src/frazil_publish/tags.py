@@ -102,6 +102,8 @@ def _days(at: DailyTime, complete_ms: int, oldest_ms: int) -> Iterator[tuple[str
     """Yields the days whose time at `at` is not later than `complete_ms` nor earlier than `oldest_ms`, the last one first:
     the date, and the time in milliseconds since 1970.
     """
+    if complete_ms < oldest_ms:  # Producers write any timestamp, also one that has no date in the zone.
+        return
     zone = ZoneInfo(at.zone)
     day = datetime.fromtimestamp(complete_ms / 1000, UTC).astimezone(zone).date() + timedelta(days=1)
     while True:

@@ -170,3 +170,16 @@ def test_a_time_that_is_yet_to_come_and_one_before_all_days_make_no_tags(scene: 
     scene.ingest(at("2026-03-30T20:00") * 1000)
     scene.publisher.publish(table)
     assert sorted(tagged(scene)) == ["daily-2026-03-30", "daily-2026-03-31"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("complete_ms", [-62_135_596_800_000, -62_135_596_800_001, -(2**63)])
+def test_timestamps_before_every_date_make_no_tags(scene: Scene, zone: str, complete_ms: int) -> None:
+    tag = TagSpec(name="daily", at=DailyTime(0, zone), keep_s=30 * 86_400)
+    scene.catalog.with_branches(lambda _: MAIN)
+    table = Published(TABLE, tags=(tag,))
+    scene.ingest(complete_ms)
+    assert scene.publisher.tag(table) == ()
+    assert last_time_ms(tag.at, complete_ms) == 0
+    scene.ingest(at("2026-03-30T20:00"))
+    assert [name for name in scene.publisher.tag(table) if name.startswith("daily-2026-03")]

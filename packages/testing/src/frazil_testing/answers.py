@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.syntax.document import Items, Section
-from frazil.spec.syntax.shown import spelt
+from frazil.spec.syntax.shown import quoted, spelt
 from frazil_testing.case_file import EXPECTATIONS, Case, CaseFile, by_table
 from frazil_testing.compare import row_document, subject_table
 from frazil_testing.play import Played, PlayedTable
@@ -19,6 +20,7 @@ from frazil_testing.play import Played, PlayedTable
 _WIDEST = 100
 _DEAD_LETTER_COLUMNS = ("offset", "error_class", "path", "message")
 _INDENT = "  "
+_OF_FLOW = re.compile(r"[\[\]{}?]")
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,12 @@ def _row_lines(document: Mapping[str, Any], columns: list[str] | None) -> Iterat
 def flow(value: Any) -> str:
     """Returns a value as YAML on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{spelt(str(name))}: {flow(member)}" for name, member in value.items()) + "}"
+        return "{" + ", ".join(f"{_spelt(str(name))}: {flow(member)}" for name, member in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
-    return spelt(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _spelt(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _spelt(text: str) -> str:
+    """Returns a text as YAML reads it again in a list or a mapping on one line, where more signs end a text."""
+    return quoted(text) if _OF_FLOW.search(text) else spelt(text)

@@ -294,7 +294,13 @@ def _changes(expected: Section, row: Mapping[str, Any], actual: _Rows) -> Iterat
 def _is_message(node: Scalar, value: Any) -> bool:
     """Whether a message is the expected one, or matches a regular expression between slashes."""
     if len(node.text) > 2 and node.text.startswith("/") and node.text.endswith("/"):
-        return re.search(node.text[1:-1], str(value)) is not None
+        try:
+            return re.search(node.text[1:-1], str(value)) is not None
+        except re.error as error:
+            raise SpecError(
+                f"the message `{node.text}` is not a regular expression: {error}",
+                remedy=r"write a regular expression between the slashes, such as `/a \(b\)/`, or no slashes",
+            ) from None
     return node.text == str(value)
 
 

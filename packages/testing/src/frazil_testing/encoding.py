@@ -31,6 +31,7 @@ from frazil_testing.memory_registry import MemoryRegistry
 
 _KINDS: Mapping[str, SchemaKind] = {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)", re.IGNORECASE)
 _BYTES = ("hex", "base64", "file")
 
 
@@ -125,7 +126,15 @@ def json_text(node: Node) -> str:
     if node.kind == "boolean":
         return str(is_true(node)).lower()
     is_number = node.kind in ("integer", "number") and _NUMBER.fullmatch(node.text)
-    return node.text if is_number else _quoted(node.text)
+    return node.text if is_number else _quoted(number_text(node))
+
+
+def number_text(node: Scalar) -> str:
+    """Returns the text of a scalar; `NaN` or `Infinity`, as other languages write it, for the `.nan` and `.inf` of YAML."""
+    match = _NOT_FINITE.fullmatch(node.text) if node.kind == "number" else None
+    if match is None:
+        return node.text
+    return "NaN" if match[2].lower() == "nan" else f"{match[1].removeprefix('+')}Infinity"
 
 
 def _quoted(text: str) -> str:
@@ -271,8 +280,8 @@ _PRIMITIVE: Mapping[str, _Convert] = {
     "boolean": _boolean,
     "int": lambda node: int(node.text),
     "long": lambda node: int(node.text),
-    "float": lambda node: float(node.text),
-    "double": lambda node: float(node.text),
+    "float": lambda node: float(number_text(node)),
+    "double": lambda node: float(number_text(node)),
     "string": _text,
     "bytes": lambda node: _text(node).encode("latin-1"),
     "fixed": lambda node: _text(node).encode("latin-1"),

@@ -175,10 +175,10 @@ class Player:
         node = record.section.get("timestamp")
         if node is None:
             return FIRST_MS + number * _STEP_MS
-        if (millis := whole_number(node)) is not None:
-            return millis
         if not isinstance(node, Scalar):
             raise WrongValue("`timestamp` is neither ISO 8601 nor milliseconds since 1970")
+        if node.kind == "integer":  # -1 is that of a record without one.
+            return int(node.text)
         return round(moment_of(node.text).timestamp() * 1000)
 
     def _value(self, record: CaseRecord, topic: str, spec: PipelineSpec, number: int) -> bytes | None:

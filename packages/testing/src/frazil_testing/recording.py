@@ -10,7 +10,8 @@ import hmac
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +25,63 @@ from frazil.kafka.port import ReadRecord
 from frazil.literals import format_moment
 from frazil.spec import TableSpec
 from frazil.spec.settings import ValueSpec
-from frazil.spec.syntax.shown import spelt
+from frazil.spec.syntax.shown import quoted, spelt
 from frazil_testing.answers import flow
-from frazil_testing.encoding import parsed_avro
+from frazil_testing.encoding import WrongValue, parsed_avro
 
-_MOMENT = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:([T ])(\d{2}):(\d{2})(?::(\d{2}))?)?")
+_MOMENT = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:([T ])(\d{2}):(\d{2})(?::(\d{2}))?)?", re.ASCII)
+_BEHIND_MOMENT = re.compile(r"(?:[.,]\d+)?\s?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?", re.ASCII)
+"""What follows a date or a time in its text: a fraction of a second, and a zone."""
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IMAGES = ("before", "after", "data", "old", "fullDocument")
-"""Parts of a change that hold values of rows; the others are of its envelope, and stay."""
+"""Parts of a change that hold values of rows, by which its envelope is recognised."""
+_OF_ENVELOPES: Mapping[str, frozenset[str]] = {
+    "debezium": frozenset(("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")),
+    "outbox": frozenset(("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")),
+    "maxwell": frozenset(
+        ("type", "database", "table", "ts", "xid", "xoffset", "commit", "position", "server_id", "thread_id",
+         "schema_id", "primary_key_columns")
+    ),
+    "canal": frozenset(("type", "database", "table", "ts", "es", "id", "isDdl", "pkNames", "sqlType", "mysqlType", "gtid")),
+    "dms": frozenset(("metadata",)),
+    "cloudevents": frozenset(("specversion", "type", "source", "time", "datacontenttype", "dataschema")),
+}  # fmt: skip
+"""By envelope the parts of a change that have no values of rows, and stay."""
+_STATEMENT = "query"
+"""The part of Debezium's `source` that has the statement of a change, with its values."""
 _OF_CONNECTORS = "__"
 """Begins names of fields and headers that a connector adds, such as `__op`; their values stay."""
+_OF_ERRORS = "__connect.errors."
+"""Begins names of headers whose messages may quote a record."""
+_OF_KEYS = ("__debezium.newkey", "__debezium.oldkey")
+"""Headers that have the key of another record."""
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+_UNDECODABLE = (
+    ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError, WrongValue, struct.error,
+)  # fmt: skip
+"""What fastavro raises for bytes that are not of a schema, times and numbers beyond Python's among them."""
+_HEX = "0123456789abcdef"
 _WITHOUT_SCHEMA = ("json", "text", "raw")
 
 
 class Mask:
     """Masks values."""
 
-    def __init__(self, kept: Sequence[str] = (), key: bytes = b"") -> None:
-        """kept: fields whose values stay: names, also joined by dots, or regular expressions between slashes."""
+    def __init__(self, kept: Sequence[str] = (), key: bytes = b"", texts: frozenset[str] = frozenset()) -> None:
+        """kept: fields whose values stay: names, also joined by dots, or regular expressions between slashes. texts: values
+        that stay in every field.
+        """
         self._key = key or new_id().encode()
         self._kept = tuple(kept)
+        self._texts = texts
 
     def keeping(self, name: str) -> Mask:
         """Returns a mask that keeps the values of one more field."""
-        return Mask((*self._kept, name), self._key)
+        return Mask((*self._kept, name), self._key, self._texts)
+
+    def keeping_texts(self, texts: frozenset[str]) -> Mask:
+        """Returns a mask that keeps these values too."""
+        return Mask(self._kept, self._key, self._texts | texts)
 
     def keeps(self, path: tuple[str, ...]) -> bool:
         """Whether the values of a field stay."""
@@ -77,11 +111,17 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Returns the mask of a text."""
+        if text in self._texts:
+            return text
         digest = _Digest(self._key, text)
+        if _UUID.fullmatch(text):
+            return "".join(sign if sign == "-" else _HEX[digest.number(16)] for sign in text)
         moment = _MOMENT.match(text)
-        head = _masked_moment(moment, digest) if moment is not None else ""
-        rest = text[moment.end() :] if moment is not None else text
-        return head + "".join(map(digest.character, rest) if moment is None else rest)
+        if moment is None:
+            return "".join(map(digest.character, text))
+        head, rest = _masked_moment(moment, digest), text[moment.end() :]
+        is_zone = moment[4] is not None and _BEHIND_MOMENT.fullmatch(rest)
+        return head + (rest if is_zone else "".join(map(digest.character, rest)))
 
 
 class _Digest:
@@ -200,28 +240,53 @@ class _Recording:
         text = raw.decode("utf-8", "replace")
         try:
             document = json.loads(text) if is_json else text
-        except ValueError:
-            return "text", json.dumps(self._mask.text(text), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return "text", quoted(self._mask.text(text))
         if isinstance(document, str):
-            return ("value" if is_json else "text"), json.dumps(self._mask.text(document), ensure_ascii=False)
-        return name, flow(self._masked(document) if name == "value" else self._mask.value(document))
+            return ("value" if is_json else "text"), quoted(self._mask.text(document))
+        masked = self._masked(document) if name == "value" else self._of_payload(document, self._mask.value)
+        if _has_surrogate(masked):  # JSON may escape a half of a pair, which no text has.
+            return ("json" if name == "value" else name), quoted(json.dumps(masked))
+        return name, flow(masked)
 
     def _masked(self, document: Any) -> Any:
         """Returns a value of a record with masks; of a change the parts with values of rows alone are masked."""
-        if self._table.changes.envelope is None or not isinstance(document, Mapping):
-            return self._mask.value(document)
-        if isinstance(document.get("payload"), Mapping):
-            return {**document, "payload": self._masked(document["payload"])}
-        images = [name for name in _IMAGES if name in document]
-        if not images:  # The fields of the row are beside those of the envelope.
-            return self._mask.value(document)
-        return {**document, **{name: self._mask.value(document[name]) for name in images}}
+        return self._of_payload(document, self._of_change)
+
+    def _of_payload(self, document: Any, mask: Callable[[Any], Any]) -> Any:
+        """Returns a value with masks; of Kafka Connect's JSON, which has its schema, the payload alone is masked."""
+        if isinstance(document, Mapping) and document.keys() == {"schema", "payload"}:
+            return {"schema": document["schema"], "payload": mask(document["payload"])}
+        return mask(document)
+
+    def _of_change(self, document: Any) -> Any:
+        envelope = self._table.changes.envelope
+        if envelope is None or not isinstance(document, Mapping) or not any(name in document for name in _IMAGES):
+            return self._mask.value(document)  # The fields of the row may be beside those of an envelope.
+        kept = _OF_ENVELOPES.get(envelope.kind, frozenset())
+        return {
+            name: self._without_statement(member)
+            if name in kept
+            else self._mask.value(member, () if name in _IMAGES else (name,))
+            for name, member in document.items()
+        }
+
+    def _without_statement(self, member: Any) -> Any:
+        if not isinstance(member, Mapping) or _STATEMENT not in member:
+            return member
+        return {**member, _STATEMENT: self._mask.value(member[_STATEMENT])}
 
     def _header(self, name: str, value: bytes | None) -> str | None:
         if value is None:
             return None
         text = value.decode("utf-8", "replace")
-        return text if name.startswith(_OF_CONNECTORS) else self._mask.text(text)
+        if name in _OF_KEYS:
+            try:
+                return json.dumps(self._of_payload(json.loads(text), self._mask.value))
+            except (ValueError, RecursionError):
+                return self._mask.text(text)
+        stays = name.startswith(_OF_CONNECTORS) and not name.startswith(_OF_ERRORS)
+        return text if stays else self._mask.text(text)
 
     def _decoded(self, record: ReadRecord, raw: bytes, value: ValueSpec, *, is_key: bool) -> tuple[Any, str]:
         """Returns the value that bytes with the number of a schema hold, and the name of the file with the schema.
@@ -241,7 +306,27 @@ class _Recording:
         try:
             if schema.kind == "json_schema":
                 return json.loads(raw[5:]), name
-            decoded = schemaless_reader(io.BytesIO(raw[5:]), parsed_avro(schema.text)[0], None)
+            parsed, names = parsed_avro(schema.text)
+            decoded = schemaless_reader(io.BytesIO(raw[5:]), parsed, None)
+            symbols = [frozenset(kind.get("symbols", ())) for kind in names.values()]
+            self._mask = self._mask.keeping_texts(frozenset[str]().union(*symbols))  # Others could not be written.
             return json.loads(as_json(decoded)), name
-        except (ValueError, TypeError, EOFError, IndexError) as error:
+        except (
+            ArithmeticError,
+            EOFError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+            WrongValue,
+            struct.error,
+        ) as error:
             raise SpecError(f"the record cannot be decoded: {error}", remedy=remedy, where=place) from None
+
+
+def _has_surrogate(document: Any) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 from frazil.decode.values_as_json import as_json
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import is_true
-from frazil_testing.encoding import is_null, json_text, moment_of
+from frazil_testing.encoding import is_null, json_text, moment_of, number_text
 
 
 def document_of(value: Any, kind: IcebergType | None) -> Any:
@@ -99,7 +99,7 @@ def _is_same(node: Scalar, value: Any, kind: IcebergType | None) -> bool:
 
 
 def _is_same_float(node: Scalar, value: float) -> bool:
-    expected = float(node.text.removeprefix("."))  # YAML writes `.nan` and `.inf`.
+    expected = float(number_text(node))
     return expected == value or (math.isnan(expected) and math.isnan(value))
 
 

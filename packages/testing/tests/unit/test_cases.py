@@ -67,6 +67,24 @@ cases:
     assert is_well(play(cases))
 
 
+def test_records_have_any_timestamp_of_kafka_or_none(play: Play) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders, metadata: [timestamp]}}}}"
+    cases = """cases:
+  times:
+    records:
+      - {value: {id: 1}, timestamp: 0}
+      - {value: {id: 2}, timestamp: -1}
+      - {value: {id: 3}, timestamp: -62135596800000}
+      - {value: {id: 4}, timestamp: 2026-01-31T12:00:00+02:00}
+    rows:
+      - {id: 1, _timestamp: 1970-01-01T00:00:00Z}
+      - {id: 2, _timestamp: null}
+      - {id: 3, _timestamp: 0001-01-01T00:00:00Z}
+      - {id: 4, _timestamp: 2026-01-31T10:00:00Z}
+"""
+    assert is_well(play(cases, pipeline))
+
+
 def test_each_difference_is_shown_by_column_with_the_line_of_what_is_expected(play: Play) -> None:
     cases = """table: shop.orders
 cases:
@@ -117,6 +135,10 @@ cases:
     assert is_well(play(cases))
     (verdict,) = play(cases.replace("error_class: tombstone", "error_class: tomb"))
     assert (verdict.error, verdict.remedy) == ("there is no class of error `tomb`", "did you mean `tombstone`?")
+    (verdict,) = play(cases.replace("/decimal.12, 2./", "/decimal(12, 2/"))
+    assert verdict.error.startswith("the message `/decimal(12, 2/` is not a regular expression: missing )")
+    assert verdict.remedy == r"write a regular expression between the slashes, such as `/a \(b\)/`, or no slashes"
+    assert is_well(play(cases.replace("/decimal.12, 2./", r"/decimal\\(12, 2\\)/")))
     (verdict,) = play(cases.replace("malformed, offset: 1", "malformed, offset: 7"))
     assert shown([verdict])[0][0].startswith("missing dead letter 2 of shop.orders")
 
@@ -168,6 +190,26 @@ tables:
     rows: {shop.plain: [{value: a b}, {value: c}], shop.raw: [{value: a}]}
 """
     assert is_well(play(cases, pipeline))
+
+
+def test_numbers_that_are_not_finite_are_written_and_compared_as_yaml_has_them(play: Play, folder: Path) -> None:
+    field = '{"name": "n", "type": {"type": "array", "items": "double"}}'
+    (folder / "numbers.avsc").write_text(f'{{"type": "record", "name": "N", "fields": [{field}]}}')
+    (folder / "numbers.proto").write_text('syntax = "proto3"; message N { repeated double n = 1; }')
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.avro: {{topic: avro, value: {{format: avro}}}}
+  shop.proto: {{topic: proto, value: {{format: protobuf}}}}
+"""
+    for name, topic in (("numbers.avsc", "avro"), ("numbers.proto", "proto")):
+        cases = f"""cases:
+  infinite:
+    records: [{{topic: {topic}, schema: {name}, value: {{n: [.nan, .inf, -.inf, +.Inf, -.INF, 1.5]}}}}]
+    rows: [{{n: [.NaN, Infinity, -.inf, .inf, -Infinity, 1.5]}}]
+"""
+        assert is_well(play(cases, pipeline))
+        (verdict,) = play(cases.replace("[.NaN, Infinity, -.inf", "[.NaN, Infinity, .inf"), pipeline)
+        assert not verdict.is_ok
 
 
 def test_changes_become_the_state_of_an_upsert_table(play: Play, folder: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+import yaml
 from fastavro import parse_schema, schemaless_writer
 
 from frazil.errors import SpecError, UnavailableError
@@ -118,6 +121,132 @@ tables:
         recorded(folder, described, record(raw), schemas=Schemas(registry))
     assert caught.value.message == "records in protobuf cannot be masked"
     assert caught.value.remedy == "write the case by hand, with the schema in a file beside it"
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ("2026-01-31 Ann Lee, 555-1234", " , -"),
+        ("2026-01-31-4711", "-"),
+        ("2026-01-31T10:05:06.5+01:00", ".5+01:00"),
+        ("2026-01-31 10:05Z", "Z"),
+    ],
+)
+def test_text_behind_a_date_is_masked_and_a_zone_stays(text: str, stays: str) -> None:
+    masked = Mask((), b"k" * 32).text(text)
+    assert re.match(r"20[0-2]\d-[01]\d-[0-2]\d", masked)
+    for word in ("Ann", "Lee", "555", "1234", "4711"):
+        assert word not in masked
+    assert all(sign in masked for sign in stays)
+    if stays.endswith(("0", "Z")):
+        assert masked.endswith(stays)
+
+
+def test_the_mask_of_a_uuid_is_one() -> None:
+    masked = Mask((), b"k" * 32).text("123E4567-e89b-12d3-a456-426614174000")
+    assert str(UUID(masked)) == masked != "123e4567-e89b-12d3-a456-426614174000"
+
+
+_PEOPLE = {"id": 77, "name": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("envelope", "change", "stays"),
+    [
+        ("debezium", {"op": "u", "before": _PEOPLE, "after": _PEOPLE, "updateDescription": {"updatedFields": '{"a": "Ann"}'},
+                      "patch": "Ann", "source": {"table": "people", "query": "insert 'Ann', 77"}}, ("people", "u")),
+        ("dms", {"data": _PEOPLE, "before-image": _PEOPLE, "metadata": {"operation": "update", "table-name": "people"}},
+         ("update", "people")),
+        ("maxwell", {"type": "update", "table": "people", "data": _PEOPLE, "old": {"name": "Ann"}, "primary_key": [77],
+                     "query": "update 'Ann'"}, ("update", "people")),
+        ("canal", {"type": "INSERT", "table": "people", "data": [_PEOPLE], "old": None, "sql": "insert 'Ann'",
+                   "pkNames": ["id"]}, ("INSERT", "people")),
+        ("cloudevents", {"specversion": "1.0", "id": "77", "type": "people", "source": "/shop", "subject": "Ann",
+                         "data": _PEOPLE}, ("people", "/shop", "1.0")),
+    ],
+)  # fmt: skip
+def test_all_parts_of_a_change_with_values_are_masked(
+    folder: Path, envelope: str, change: dict[str, Any], stays: tuple[str, ...]
+) -> None:
+    pipeline = f"{HEAD}tables:\n  shop.people: {{topic: people, envelope: {envelope}}}\n"
+    whole = recorded(folder, pipeline, record(change, topic="people"))
+    text = next(line for line in whole.splitlines() if "value:" in line)
+    assert "Ann" not in text
+    assert "77" not in text
+    assert all(word in text for word in stays)
+
+
+def test_keys_in_headers_are_masked_as_keys_are_and_errors_too(folder: Path) -> None:
+    headers = (
+        ("__debezium.newkey", b'{"id": 4711}'),
+        ("__connect.errors.exception.message", b"bad Ann"),
+        ("__op", b"u"),
+    )
+    changed = replace(record(ORDER, b'{"id": 4711}'), headers=headers)
+    text = recorded(folder, ORDERS, changed)
+    assert "4711" not in text
+    assert "Ann" not in text
+    entry = yaml.safe_load(text)["cases"]["recorded from shop.orders"]["records"][0]
+    assert json.loads(entry["headers"]["__debezium.newkey"]) == entry["key"]
+    assert entry["headers"]["__op"] == "u"
+
+
+def test_the_schema_of_connects_json_is_not_masked(folder: Path, play: Play) -> None:
+    schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}]}
+    text = recorded(
+        folder,
+        ORDERS,
+        record(
+            {"schema": schema, "payload": {"id": 4711}},
+            json.dumps({"schema": schema, "payload": {"id": 4711}}).encode(),
+        ),
+    )
+    assert "4711" not in text
+    entry = yaml.safe_load(text)["cases"]["recorded from shop.orders"]["records"][0]
+    assert entry["value"]["schema"] == entry["key"]["schema"] == schema
+    (verdict,) = play(text, updates=True)
+    assert (verdict.is_updated, verdict.error) == (True, "")
+    assert "dead_letters" not in Path("cases.yaml").read_text()
+
+
+def test_records_with_signs_that_yaml_does_not_allow_are_played_again(folder: Path, play: Play) -> None:
+    names = ["a]b", "c}d", "e?f", "=", "g\x85h", "i\u2028j", "k\x80l", "m\ufeffn", "\ud800", "\U0001f600", "<<"]
+    kept = tuple(f"f{n}" for n in range(len(names)))
+    good = [record({"id": n + 1, f"f{n}": name}, None, n) for n, name in enumerate(names)]
+    text = recorded(folder, ORDERS, *good, record("a\x80\x85?".encode(), None, 99), kept=kept)
+    (verdict,) = play(text, updates=True)
+    assert (verdict.is_updated, verdict.error) == (True, "")
+    assert is_well(play(Path("cases.yaml").read_text()))
+    records = yaml.safe_load(text)["cases"]["recorded from shop.orders"]["records"]
+    values = [entry["value"][f"f{n}"] for n, entry in enumerate(records[:-1]) if "value" in entry]
+    assert values == [name for name in names if name != "\ud800"]
+
+
+def test_avro_that_cannot_be_decoded_is_refused_and_enums_stay(folder: Path, play: Play) -> None:
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.orders: {{topic: orders, value: {{format: avro}}}}
+"""
+    registry = MemoryRegistry()
+    schema: dict[str, Any] = {"type": "record", "name": "R", "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
+        {"name": "d", "type": "double"}]}  # fmt: skip
+    head = b"\0" + registry.register("avro", json.dumps(schema)).to_bytes(4, "big")
+
+    def body(at: int) -> bytes:
+        out = io.BytesIO()
+        plain = {**schema, "fields": [{"name": "at", "type": "long"}, *schema["fields"][1:]]}
+        schemaless_writer(out, parse_schema(plain), {"at": at, "kind": "OLD", "d": 1.5})
+        return out.getvalue()
+
+    text = recorded(folder, pipeline, record(head + body(0)), schemas=Schemas(registry))
+    assert "kind: OLD" in text
+    assert play(text, pipeline, updates=True)[0].is_updated
+    for damaged in (body(2**62), body(0)[:-3], b"", b"\0\7"):
+        with pytest.raises(SpecError, match="the record cannot be decoded") as caught:
+            recorded(folder, pipeline, record(head + damaged), schemas=Schemas(registry))
+        assert caught.value.remedy == "write the case by hand, with the schema in a file beside it"
 
 
 def test_a_recording_replaces_no_file(folder: Path) -> None:

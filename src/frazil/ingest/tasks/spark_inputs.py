@@ -191,8 +191,9 @@ def _inputs(target: TableTarget, records: Records, changes: Changes) -> list[pa.
     source, part = target.source, target.spark_part
     assert source is not None
     assert part is not None
-    is_row = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
-    rows = np.flatnonzero(is_row)
+    # Where records request columns, that may be bad ones alone, and the others become rows now.
+    is_read = not (changes.decoded.missing or changes.key_columns)
+    rows = np.flatnonzero((changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & is_read)
     inputs = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
     places = spread_places(changes.records[rows], len(records["value"]))
     return [column.take(places) for column in inputs]

@@ -156,16 +156,28 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
 
 
 def read_records(
-    target: TableTarget, topic: str, records: Records, limit: int = MAX_MISMATCHES, of_source: Changes | None = None
+    target: TableTarget,
+    topic: str,
+    records: Records,
+    limit: int = MAX_MISMATCHES,
+    of_source: Changes | None = None,
+    *,
+    requests_columns: bool = True,
 ) -> Changes:
     """Returns the changes that records of a topic make in a table. topic: empty where records are read once more. limit: the
     number of mismatches that are kept. of_source: the changes of the table's `source`, where they are known.
+    requests_columns: whether the records may request changes of the schema. Stages do nothing to records that do, because
+    these are read again.
     """
     read = ReadRecords(topic, with_topic(target, topic, records), limit)
     if target.source is None:
         changes = _read_values(target, read)
     else:
-        changes = of_source or read_records(target.source, topic, read.columns, limit)
+        changes = of_source or read_records(
+            target.source, topic, read.columns, limit, requests_columns=requests_columns
+        )
+    if not requests_columns:
+        changes = replace(changes, decoded=replace(changes.decoded, requested_fields={}, made_optional=set()))
     for stage in stages_of(target):
         changes = stage(target, read, changes)
     return changes
@@ -395,7 +407,11 @@ class TableRun:
     def _read(self, topic: str, columns: Records, of_source: Changes | None) -> Changes:
         marked = self.changes.mark(topic, columns)
         changes = read_records(self.target, topic, marked, of_source=of_source)
-        changes = replace(changes, decoded=requests_of_rows(self.source, topic, columns, changes.decoded))
+        of_rows = replace(changes, decoded=requests_of_rows(self.source, topic, columns, changes.decoded))
+        if changes.must_read_again and not of_rows.must_read_again:
+            # Bad records alone request columns, so that the others become rows now: no stage has seen them yet.
+            of_rows = read_records(self.target, topic, marked, requests_columns=False)
+        changes = of_rows
         self.tally.note_key_columns(changes.key_columns)
         self.changes.note(topic, changes, columns)
         return changes

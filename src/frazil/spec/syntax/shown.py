@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,9 @@ from frazil.spec.syntax.environments import ENVIRONMENTS, Overridden, Overrides
 from frazil.spec.syntax.problems import OptionLine, place
 
 _INDENT = "  "
-_SIGNS = tuple("-?:,[]{}#&*!|>'\"%@`~ ")
+_SIGNS = tuple("-?:,[]{}#&*!|>'\"%@`~=< ")
 """What a text of YAML without quotes does not begin with."""
+_UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,14 @@ def spelt(text: str) -> str:
     is_plain = text.isprintable() and text and not text.startswith(_SIGNS) and not text.endswith((" ", ":"))
     if is_plain and ": " not in text and " #" not in text and "," not in text and kind_of(text) == "text":
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Returns a text in double quotes, as YAML reads it again: what YAML does not allow there, or breaks lines at, is
+    escaped.
+    """
+    return _UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def shown(settings: Sequence[Setting]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,8 +97,22 @@ def tracked_codes(target: TableTarget, stored: Sequence[pa.Array], rows: pa.Tabl
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Returns lists, maps and structs as texts, which can be compared."""
+    """Returns lists, maps and structs as texts, which are equal where the values are: the entries of a map have no order."""
     if not pa.types.is_nested(column.type):
         return column
-    texts = [None if value is None else repr(value) for value in column.to_pylist()]
-    return pa.array(texts, pa.string())
+    values = (_without_order(value, column.type) for value in column.to_pylist())
+    return pa.array([None if value is None else repr(value) for value in values], pa.string())
+
+
+def _without_order(value: Any, kind: pa.DataType) -> Any:
+    """Returns a value of Python with the entries of maps in one order, and zeros with one sign."""
+    if value is None or not (pa.types.is_nested(kind) or pa.types.is_floating(kind)):
+        return value
+    if pa.types.is_map(kind):
+        entries = ((_without_order(key, kind.key_type), _without_order(item, kind.item_type)) for key, item in value)
+        return sorted(entries, key=repr)
+    if pa.types.is_struct(kind):
+        return [_without_order(value[member.name], member.type) for member in kind]
+    if pa.types.is_list(kind):
+        return [_without_order(element, kind.value_type) for element in value]
+    return value + 0.0

@@ -23,7 +23,7 @@ from frazil_state.merge.functions import ADDING, merged_columns
 from frazil_state.merge.parts import FILLED, FRESH, KEY, PLACES, PUT, Merging, group_parts, limb_names, sketch_names
 from frazil_state.merge.sessions import in_sessions
 from frazil_state.merge.sketch_kinds import SKETCHES
-from frazil_state.merge.sums import split
+from frazil_state.merge.sums import split, zero
 
 _COMBINE_AT = 250_000
 CUT = "\x00cut"
@@ -135,7 +135,7 @@ def part_table(
         if column.function in ADDING:
             if target.changes.retracts:
                 # Whether a sum from which all values are subtracted has had a value is unknown.
-                values = pc.coalesce(values, pa.scalar(0).cast(values.type))
+                values = pc.coalesce(values, zero(values.type))
             arrays |= dict(zip(limb_names(column), split(values, signs), strict=True))
         elif column.function in SKETCHES:
             kind = SKETCHES[column.function]

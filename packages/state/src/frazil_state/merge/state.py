@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
+from frazil.decode.values_as_json import key_text
 from frazil.errors import SpecError
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, one_array
@@ -296,7 +297,7 @@ def _refuse(batch: MergedChanges, column: MergedColumn, is_bad: Bools, reason: s
     row, target = int(np.argmax(is_bad)), batch.target
     assert target.changes is not None
     names = target.changes.key_columns
-    key = ", ".join(f"{name}={values[row].as_py()!r}" for name, values in zip(names, batch.ranked.keys, strict=True))
+    key = ", ".join(f"{name}={key_text(values[row])}" for name, values in zip(names, batch.ranked.keys, strict=True))
     what = reason.format(target.schema.find_field(column.name).field_type)
     key = "a key that the table protects" if target.record_key is not None else key
     raise SpecError(f"`merge.{column.name}`: {what}, for {key}", remedy=remedy.format(column.name), where=target.name)

@@ -33,6 +33,11 @@ def limb_count(kind: pa.DataType) -> int:
     return 1 if pa.types.is_floating(kind) else _OF_INTEGERS
 
 
+def zero(kind: pa.DataType) -> pa.Scalar:
+    """Returns 0 of a type that is summed. An int64 casts to no decimal with fewer than 19 digits before its point."""
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
+
+
 def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
     """Returns numbers as limbs, the lowest first, each int64 `(n_rows,)`, or float64 for floats; null for null. signs: 1
     for a value to be added and -1 for one to be subtracted; None: all are added.
@@ -134,7 +139,7 @@ def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> tuple[pa.Arr
     numbers = np.asarray(counts.fill_null(0))
     has_none = (numbers == 0) | np.asarray(sums.is_null())
     if not pa.types.is_decimal(kind):
-        totals = np.asarray(sums.cast(pa.float64()).fill_null(0.0))
+        totals = np.asarray(sums.cast(pa.float64(), safe=False).fill_null(0.0))  # Beyond 2**53 the nearest double.
         return pa.array(totals / np.where(has_none, 1, numbers), mask=has_none), np.zeros(has_none.size, np.bool_)
     step, end = Decimal(1).scaleb(-kind.scale), Decimal(1).scaleb(kind.precision - kind.scale)
     values = [

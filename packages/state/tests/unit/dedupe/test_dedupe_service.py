@@ -90,6 +90,20 @@ def test_records_without_an_id_are_all_kept(tmp_path: Path) -> None:
     assert found == sorted(map(str, [(1, 1), (None, 1), (None, 1), (1, None), (1, None)]))
 
 
+@pytest.mark.parametrize("tasks", [1, 4])
+@pytest.mark.parametrize("settings", ["dedupe: {by: [id]}", "dedupe: {by: [id], within: 1h}, metadata: [timestamp]"])
+def test_batches_without_an_id_are_kept_behind_others(tmp_path: Path, settings: str, tasks: int) -> None:
+    merging = Merging(tmp_path, f"{settings}, columns: {{id: string, v: int}}", partitions=2, tasks=tasks)
+    batches: list[list[str | None]] = [[None, None], ["a", "b"], [None], [None, "a", None, "c"], [None, None]]
+    number = 0
+    for batch in batches:
+        for name in batch:
+            number += 1
+            merging.put({"id": name, "v": number}, partition=number % 2)
+        assert merging.catch_up().status.run_state is not RunState.STOPPED
+    assert merging.table_rows("v") == [(v,) for v in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)]
+
+
 def test_a_batch_of_duplicates_alone_adds_no_file(tmp_path: Path) -> None:
     merging = Merging(tmp_path, "dedupe: {by: [id]}")
     merging.tell({"id": 1}, {"id": 2})

@@ -142,8 +142,11 @@ def test_records_that_are_later_than_the_setting_are_dropped_and_counted(
     assert grouped.progress().totals.ignored_records == {"late": 2}
 
 
-def test_later_records_become_dead_letters_where_the_table_asks_for_it(tmp_path: Path, queries: SparkQueries) -> None:
-    settings = "late: {after: 10m, else: dead_letter}, on_bad_record: dead_letter"
+@pytest.mark.parametrize("after", ["10m", "1500ms"])
+def test_later_records_become_dead_letters_where_the_table_asks_for_it(
+    tmp_path: Path, queries: SparkQueries, after: str
+) -> None:
+    settings = f"late: {{after: {after}, else: dead_letter}}, on_bad_record: dead_letter"
     grouped = Grouped(tmp_path, queries, settings=settings)
     for _ in range(9):
         grouped.pay("a", 1200)
@@ -151,9 +154,9 @@ def test_later_records_become_dead_letters_where_the_table_asks_for_it(tmp_path:
     grouped.catch_up()
     assert grouped.table_rows("user", "n") == [("a", 9)]
     assert grouped.dead_letters() == [
-        ("late", "the time of the record is 2026-01-01 00:00:00.000000, and records are late after 10m")
+        ("late", f"the time of the record is 2026-01-01 00:00:00.000000, and records are late after {after}")
     ]
-    longer = Grouped(tmp_path / "longer", queries, settings=settings.replace("10m", "20m"))
+    longer = Grouped(tmp_path / "longer", queries, settings=settings.replace(after, "20m"))
     longer.pay("a", 1200)
     longer.pay("a", 0)
     longer.catch_up()
@@ -349,3 +352,68 @@ def test_changes_of_a_source_move_their_rows_between_windows(tmp_path: Path, que
     grouped.put({"op": "d", "before": other, "after": None}, key={"id": 2})
     grouped.catch_up()
     assert grouped.table_rows("minute", "n", "mean") == [(moment(60), 1, 6.0)]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_record_whose_list_has_no_elements_is_in_no_group(tmp_path: Path, queries: SparkQueries, tasks: int) -> None:
+    select = "select tag, count(*) as n from (select explode(tags) as tag from records) group by tag"
+    grouped = Grouped(tmp_path, queries, select, "columns: {tags: list<string>}", tasks=tasks)
+    for tags in (["a", "a", "b"], [], None, ["a"]):
+        grouped.put({"tags": tags})
+    grouped.catch_up()
+    assert grouped.table_rows("tag", "n") == [("a", 3), ("b", 1)]
+    assert grouped.progress().totals.ignored_records == {"explode": 2}
+
+
+def test_an_exploded_row_is_deleted_with_its_record_and_without_elements(tmp_path: Path, queries: SparkQueries) -> None:
+    select = "select id, explode(tags) as tag, v from records where v > 0"
+    upserts = Grouped(
+        tmp_path, queries, select, "mode: upsert, key_columns: [id], columns: {id: long, tags: list<string>, v: int}"
+    )
+
+    def put(number: int, tags: list[str] | None, v: int = 1) -> None:
+        upserts.put({"id": number, "tags": tags, "v": v}, key={"id": number})
+
+    for number in range(6):
+        put(number, ["a", "b"])
+    upserts.catch_up()
+    put(1, [])
+    put(2, None)
+    put(3, ["c", "d", "e"], v=0)
+    upserts.put(None, key={"id": 4})
+    put(5, ["c"])
+    upserts.catch_up()
+    assert upserts.table_rows("id", "tag") == [(0, "b"), (5, "c")]
+    assert upserts.catalog.load("n.t__dead_letters") is None
+
+
+def test_averages_of_longs_that_no_double_has_are_those_of_the_nearest_one(
+    tmp_path: Path, queries: SparkQueries
+) -> None:
+    grouped = Grouped(tmp_path, queries, "select user, avg(amount) as mean from records group by user")
+    for amount in (2**53 + 1, 2**53 + 1, 2**53 + 2):
+        grouped.pay("a", 0, amount)
+    grouped.catch_up()
+    assert grouped.table_rows("mean", "mean_sum", "mean_count") == [(2.0**53 + 2, 3 * 2**53 + 4, 3)]
+
+
+def test_a_time_after_all_years_is_no_time_of_a_window_and_named(tmp_path: Path, queries: SparkQueries) -> None:
+    settings = "on_bad_record: dead_letter, columns: {ts: string}"
+    grouped = Grouped(tmp_path, queries, settings=settings)
+    grouped.pay("a", 0)
+    for text in ("99999-01-01T00:00:00Z", "200000-01-01T00:00:00Z", "-99999-01-01T00:00:00Z"):
+        grouped.put({"user": "a", "ts": text, "amount": 1})
+    grouped.catch_up()
+    assert grouped.table_rows("user", "n") == [("a", 1)]
+    assert len(grouped.dead_letters()) == 3
+
+
+def test_the_group_of_a_sum_that_is_too_large_is_named_as_people_write_it(
+    tmp_path: Path, queries: SparkQueries
+) -> None:
+    grouped = Grouped(tmp_path, queries, settings="columns: {amount: long}")
+    for _ in range(2):
+        grouped.pay("a", 0, 2**62)
+    table = grouped.catch_up()
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.reason.endswith("for user='a', minute=\"2026-01-01T00:00:00+00:00\"")

@@ -298,3 +298,34 @@ def test_files_of_versions_that_have_ended_before_are_not_read(tmp_path: Path) -
     assert table.changes.resolved is not None
     assert (table.changes.resolved.files, table.changes.resolved.inspected) == (5, 3)
     assert kept.versions() == [(1, 1, 2, 1), (1, 2, 3, 2), (1, 3, 4, 3), (1, 4, None, 4)]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_maps_in_another_order_and_zeros_of_another_sign_make_no_version(tmp_path: Path, is_cut: bool) -> None:
+    columns = 'columns: {k: long, v: "struct<m: map<string, list<double>>, n: double>"}'
+    kept = Kept(tmp_path, f"{_PLAIN}, {columns}")
+    values = [
+        {"m": {"a": [0.0], "b": [1.0]}, "n": 0.0},
+        {"m": {"b": [1.0], "a": [-0.0]}, "n": -0.0},
+        {"m": {"b": [1.0], "a": [0.5]}, "n": 0.0},
+        {"m": {"a": [0.5]}, "n": 0.0},
+        {"m": None, "n": 0.0},
+    ]
+    for second, value in enumerate(values, start=1):
+        kept.put_at(second, {"k": 1, "v": value})
+        if is_cut:
+            kept.catch_up()
+    kept.catch_up()
+    assert [(start, end) for _, start, end, _ in kept.versions()] == [(1, 3), (3, 4), (4, 5), (5, None)]
+
+
+def test_a_truncate_is_a_dead_letter_also_beside_a_bad_record_with_a_new_field(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "mode: history, key_columns: [k], envelope: debezium")
+    kept.put_at(1, {"op": "c", "before": None, "after": {"k": 1, "v": "a"}, "source": {"ts_ms": 1000}}, key={"k": 1})
+    kept.catch_up()
+    kept.put_at(2, {"op": "c", "before": None, "after": {"k": 2, "v": "b"}, "source": {"ts_ms": 2000}}, key={"k": 2})
+    kept.put_at(3, {"op": "c", "before": None, "after": {"k": None, "new": 5}}, key={"k": None})
+    kept.put_at(4, {"op": "t", "source": {}})
+    assert kept.catch_up().status.run_state is not RunState.STOPPED
+    assert kept.versions() == [(1, 1, None, "a"), (2, 2, None, "b")]
+    assert [name for name, _ in kept.dead_letters()] == ["missing_key", "unknown_operation"]

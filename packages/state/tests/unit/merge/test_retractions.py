@@ -191,3 +191,16 @@ def test_a_group_that_lacks_what_is_taken_off_has_its_key_and_one_row(tmp_path: 
     merging.put({"op": "c", "before": None, "after": _row(9, "Bonn", 7)}, key={"id": 9})
     merging.catch_up()
     assert merging.table_rows("city", "amount", "orders", "name") == [("Bonn", -8, -2, "n")]
+
+
+@pytest.mark.parametrize("kind", ["decimal(3,0)", "decimal(10,2)", "decimal(38,30)", "double", "float", "int"])
+def test_a_sum_of_any_type_of_number_follows_deletes(tmp_path: Path, kind: str) -> None:
+    merging = Merging(tmp_path, f'{_SETTINGS}, columns: {{id: long, city: string, amount: "{kind}"}}')
+    source = Source(merging)
+    for number, amount in enumerate([5, 7, None]):
+        source.put(_row(number, "Bonn", amount))
+    merging.catch_up()
+    source.delete(0)
+    source.put(_row(1, "Ulm", 8))
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 0, 1), ("Ulm", 8, 1)] == source.groups()
