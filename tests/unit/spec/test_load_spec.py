@@ -380,6 +380,15 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             "indent keys of one mapping alike, by spaces",
         ),
         (
+            b"a:\n  b: 1\n   c: 2\n",
+            "the YAML cannot be read: this line is indented more than the key above it, which has a value (p.yaml:3); "
+            "indent keys of one mapping alike, by spaces",
+        ),
+        (
+            b"a: b: c\n",
+            "the YAML cannot be read: a value has a colon (p.yaml:1); put the value in quotes",
+        ),
+        (
             b"kafka: {bootstrap.servers: b, sasl.password: ${env:X}}\n",
             "the YAML cannot be read: expected ',' or '}', but got '{' (p.yaml:1); "
             'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`',

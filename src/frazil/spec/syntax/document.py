@@ -249,6 +249,16 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
             "this line is not indented as the keys above it",
             "indent keys of one mapping alike, by spaces",
         )
+    elif problem.startswith("mapping values are not allowed") and mark:
+        is_value = ":" in line[: mark.column]
+        problem, remedy = (
+            ("a value has a colon", "put the value in quotes")
+            if is_value
+            else (
+                "this line is indented more than the key above it, which has a value",
+                "indent keys of one mapping alike, by spaces",
+            )
+        )
     elif "\\t" in problem and line.startswith("\t"):
         problem, remedy = "this line is indented by a tab", "indent it by spaces"
     elif problem == "but found another document":
