@@ -404,14 +404,14 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         ),
         (
             b"tables:\n  a.b: {topic: x}\n  a.b: {topic: y}\n",
-            "`a.b` is there twice (p.yaml:3); keep one of them; the first is in line 2",
+            "`a.b` occurs twice (p.yaml:3); keep one of them; the first is in line 2",
         ),
         (
             b'tables:\n  a.b: {topic: "x\\ud83d"}\n',
             "an escape that is half of a surrogate pair, which is not text (p.yaml:2); "
             "write both halves, or the character itself",
         ),
-        (b"a: {b: {c: 1,\n  c: 2}}", "`c` is there twice (p.yaml:2); keep one of them; the first is in line 1"),
+        (b"a: {b: {c: 1,\n  c: 2}}", "`c` occurs twice (p.yaml:2); keep one of them; the first is in line 1"),
     ],
 )
 def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes, expected: str) -> None:

@@ -317,7 +317,7 @@ class _Conversion:
             key = self._key(key_node, value_node)
             if key in own:
                 remedy = f"keep one of them; the first is in line {own.lines[key]}"
-                raise self._error(_line(key_node), f"`{key}` is there twice", remedy)
+                raise self._error(_line(key_node), f"`{key}` occurs twice", remedy)
             own.lines[key] = _line(key_node)
             own[key] = self.convert(value_node, depth + 1)
         return own if merged is None else Section({**merged, **own}, line, {**merged.lines, **own.lines})
