@@ -385,6 +385,23 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             "indent keys of one mapping alike, by spaces",
         ),
         (
+            b"a: 'b' c\n",
+            "the YAML cannot be read: text follows a value in quotes or brackets (p.yaml:1); put the whole value in quotes",
+        ),
+        (
+            b"a: 1\nb\nc: 2\n",
+            "the YAML cannot be read: this key has no colon (p.yaml:2); write `key: value`",
+        ),
+        (
+            b"a\nb: 1\n",
+            "the YAML cannot be read: the key above this line has no colon (p.yaml:2); write `key: value`",
+        ),
+        (
+            b"a: @b\n",
+            "the YAML cannot be read: found character '@' that cannot start any token (p.yaml:1); "
+            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+        ),
+        (
             b"a: b: c\n",
             "the YAML cannot be read: a value has a colon (p.yaml:1); put the value in quotes",
         ),

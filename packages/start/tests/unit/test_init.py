@@ -39,6 +39,9 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert "can be made of; those of clicks wait behind an open transaction\n" in capsys.readouterr().err
     source.end_transaction("clicks", 0)
     source.produce("clicks", 0, b'{"a": 1}')
+    assert main([*named, "--kafka", "security.protocol"]) == 2
+    assert "write it so, such as --kafka security.protocol=SSL" in capsys.readouterr().err
+    assert main([*named, "--kafka", "security.protocol=SSL", "-f", "tls.yaml"]) == 0
     assert main([*named, "--kafka", "sasl.password=hunter2"]) == 2
     assert "write --kafka 'NAME=${env:VARIABLE}'" in capsys.readouterr().err
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")

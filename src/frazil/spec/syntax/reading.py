@@ -39,7 +39,7 @@ def find_inside(model: type[Declared], key: str) -> tuple[str, ...]:
         or [pair for pair in inner if pair[1] == key]
         or [pair for pair in inner if pair[1] == close]
     )
-    return tuple(f"`{outer}: {{{name}: …}}`" for outer, name in meant)
+    return tuple(f"{outer}: {{{name}: …}}" for outer, name in meant)
 
 
 class Rules(NamedTuple):
@@ -156,7 +156,7 @@ class Reading:
             known = (*self._keys(place.node), *(() if rules is None else rules.added()))
             inside = () if nearest(key, known) else find_inside(model, key)
             message = f"unknown key `{key}` in {place.label}"
-            remedy = f"did you mean {' or '.join(inside)}?" if inside else advice(key, known)
+            remedy = f"did you mean `{'` or `'.join(inside)}`?" if inside else advice(key, known)
         self._add(place, inner.line, message, remedy, is_cause=True)
 
     def _note_shape(self, place: Place, example: str) -> None:
