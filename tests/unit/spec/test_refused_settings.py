@@ -25,6 +25,11 @@ TABLES = [
         "`key` is text where a mapping is expected",
         "write `key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
     ),
+    (
+        "dead_letters: orders_dlq",
+        "`dead_letters` is text where a mapping is expected",
+        "write `dead_letters: {table: NAMESPACE.TABLE}`, or `dead_letters: {topic: NAME}` for a topic",
+    ),
     ("value: jsn", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
     ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
     (

@@ -21,6 +21,7 @@ _EXAMPLES = {
     "registry": "`registry: {url: https://registry:8081}`, or remove it",
     "ha": "`ha: {}`, or remove it",
     "verify": "`verify: {}`, or remove it",
+    "dead_letters": "`dead_letters: {table: NAMESPACE.TABLE}`, or `dead_letters: {topic: NAME}` for a topic",
     "key": "`key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
 }
 """How sections are written, for the remedy where one is no mapping."""
