@@ -126,11 +126,12 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         spec = _load(output, draft)
         source = open_topics(spec)
     except SpecError as error:  # Nobody has seen the draft.
-        options = [_option_of(draft, one.where) for one in (error, *error.others)]
         others = [
-            SpecError(o.message, remedy=o.remedy, where=at) for o, at in zip(error.others, options[1:], strict=True)
+            SpecError(other.message, remedy=other.remedy, where=_option_of(draft, other.where))
+            for other in error.others
         ]
-        raise SpecError(error.message, remedy=error.remedy, where=options[0], others=others) from None
+        where = _option_of(draft, error.where)
+        raise SpecError(error.message, remedy=error.remedy, where=where, others=others) from None
     topics = source.topics(lambda _: True)
     readable = [name for name in sorted(topics) if not is_internal(name)]
     places = [(name, number) for name in readable for number in range(topics[name].partition_count)]
