@@ -60,7 +60,7 @@ def test_each_refusal_ends_once_its_remedy_is_done(
         (["--bootstrap-servers", "broker"], "--bootstrap-servers", "write the brokers"),
         (["--bootstrap-servers", "b:1", "--registry", "registry"], "--registry", "begin it with http:// or https://"),
         (["--bootstrap-servers", "b:1", "--warehouse", "s3x://lake"], "--warehouse", "use one of abfs, "),
-        (["--bootstrap-servers", "b:1", "--kafka", "security.protocl=SSL"], "--kafka", "did you mean `security.prot"),
+        (["--bootstrap-servers", "b:1", "--kafka", "security.protocols=SSL"], "--kafka", "did you mean `security.prot"),
         (["--bootstrap-servers", "b:1", "--kafka", "sasl.password=${env:NO_SUCH}"], "--kafka", "set NO_SUCH before"),
         (
             ["--bootstrap-servers", "b:1", "--kafka", "security.protocol"],
