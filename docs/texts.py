@@ -148,7 +148,7 @@ STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the
 first matching row decides; a refused one is an error of `frazil check`, and stops a table. Any other setting is the
-driver's alone, and `check` names one that begins with `dfs.` where the pipeline file has it:"""
+driver's alone, and `check` reports a setting of the pipeline file that begins with `dfs.`:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\

@@ -57,7 +57,7 @@ class RecordError(FrazilError):
     """
 
     def __init__(self, message: str, *, topic: str, partition: int, offset: int, remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy, where=f"topic {topic}, partition {partition}, offset {offset}")
+        super().__init__(message, remedy=remedy, where=record_place(topic, partition, offset))
         self.topic = topic
         self.partition = partition
         self.offset = offset
@@ -87,6 +87,11 @@ class InvariantError(FrazilError):
     """internal error: an invariant is violated
     keep the logs and report it; nothing was committed
     """
+
+
+def record_place(topic: str, partition: int, offset: int) -> str:
+    """Returns where a record is, as errors name it."""
+    return f"topic {topic}, partition {partition}, offset {offset}"
 
 
 def without_retry(remedy: str) -> str:

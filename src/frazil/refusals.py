@@ -115,7 +115,9 @@ _ACL_REMEDIES = {
 
 
 def kafka_remedy(words: str) -> str:
-    """Returns the remedy for what one of the two clients reports of TLS, a login or an ACL; empty for anything else."""
+    """Returns the remedy for what either client reports of a name, TLS, a login or an ACL; empty for anything else."""
+    if "Failed to resolve" in words:
+        return "correct the name of the host in `bootstrap.servers`, or let this machine resolve it"
     if "AWS gives no credentials" in words:
         return "give this machine, and those that tasks run on, AWS credentials that may connect to the cluster"
     if "in current SASL state" in words:

@@ -234,7 +234,7 @@ def test_a_refused_login_or_certificate_is_named_with_its_remedy_by_both_clients
 def test_a_listener_of_another_protocol_is_named_with_its_remedy_by_both_clients(secure: SecureBroker) -> None:
     by_driver, by_task = _refusals(secure.properties("BROKER") | {"security.protocol": "SSL"})
     assert "in state SSL_HANDSHAKE" in by_driver.message
-    assert by_driver.remedy.startswith("check that a broker is running at boot")
+    assert by_driver.remedy.startswith("check that a broker listens at `boot")
     assert by_task.remedy.startswith("check that security.protocol is that of the listener")
     *_, by_task = _refusals(secure.properties("PLAIN") | {"security.protocol": "PLAINTEXT"})
     assert by_task.remedy.startswith("check that security.protocol is that of the listener")

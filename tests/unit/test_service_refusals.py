@@ -62,3 +62,9 @@ def test_a_listener_without_sasl_is_not_taken_for_a_broker_that_does_not_run() -
     assert kafka_remedy(words).startswith(
         "name a listener of the broker with SASL in `bootstrap.servers`, or leave SASL"
     )
+
+
+def test_a_broker_whose_name_is_wrong_is_not_taken_for_one_that_does_not_run() -> None:
+    words = "kafk:9092/bootstrap: Failed to resolve 'kafk:9092': Name or service not known (after 1ms in state CONNECT)"
+    assert kafka_remedy(words) == "correct the name of the host in `bootstrap.servers`, or let this machine resolve it"
+    assert kafka_remedy("kafka:9092/bootstrap: Connect to ipv4#10.0.0.7:9092 failed: Connection refused") == ""

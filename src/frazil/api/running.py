@@ -339,11 +339,9 @@ def result_of(tables: Sequence[Table], until_caught_up: bool) -> RunResult:
 
 
 def _words(table: Table) -> str:
-    if table.status.run_state is RunState.STOPPED:
+    if table.status.run_state in {RunState.STOPPED, RunState.BACKING_OFF}:
         place = f" ({table.status.where})" if table.status.where else ""
-        return f"stopped: {table.status.reason}{place}; {table.status.remedy}"
-    if table.status.run_state is RunState.BACKING_OFF:
-        return f"backing off: {table.status.reason}; {table.status.remedy}"
+        return f"{table.status.run_state}: {table.status.reason}{place}; {table.status.remedy}"
     if table.catalog.size is None and not table.catalog.loaded_at_s:
         return "not loaded yet"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from frazil.errors import FrazilError
+from frazil.secrets import Secrets
 from frazil.spec import PipelineSpec, load_spec
 
 _MOST_BYTES = 64 * 1024 * 1024
@@ -18,7 +20,8 @@ def complete_table(file: Path, incomplete: str) -> list[str]:
     their names begin like this. Of a file that is wrong or is not there nothing is completed.
     """
     try:
-        spec = load_spec(file)
+        # The shell in which somebody types need not have the secrets of the process.
+        spec = load_spec(file, secrets=Secrets(os.environ, has_placeholders=True))
     except (FrazilError, OSError):
         return []
     names = {table.name for table in spec.tables}

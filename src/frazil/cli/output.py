@@ -223,7 +223,7 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
         segments = (
             Segment(plain(redacted(segment.text)), segment.style, segment.control) for segment in console.render(text)
         )
-        console.print(Segments(segments), end="")
+        console.print(Segments(segments), end="", crop=False)  # The end of a line may be the reason of an error.
     return capture.get()
 
 

@@ -364,7 +364,8 @@ class KafkaTopics:
             f"Kafka is not reachable: {words}",
             remedy=kafka_remedy(words)
             or (
-                "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client"
+                "check that a broker listens at `bootstrap.servers`, that `security.protocol` is that of this listener, and"
+                " that the broker accepts this client"
             ),
             where=self._servers,
         )

@@ -155,9 +155,9 @@ class PlannedTable:
     #: Why a run would wait or stop, or the first bad record.
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
-    #: Warnings: rows of another program whose records would be read again, an `order_by` column that is text, several
-    #: topics or partitions without an order, a key column that no record has, a field of keys that rows lack, changes
-    #: without their `envelope`, old metadata files that are kept.
+    #: Warnings: rows of another program or pipeline whose records would be read again, an `order_by` column that is text,
+    #: several topics or partitions without an order, a key column that no record has, a field of keys that rows lack,
+    #: changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.

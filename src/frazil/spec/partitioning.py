@@ -184,7 +184,7 @@ def _read_sort_by(node: Node, _: Reading) -> tuple[SortTerm, ...]:
     def read_one(item: Node) -> None:
         sort = parse_sort(read_text(item))
         if any(other.term == sort.term for other in sorts):
-            raise SpecError(f"`{sort.term.text}` is there twice in `sort_by`", remedy="keep one of them")
+            raise SpecError(f"`{sort.term.text}` occurs twice in `sort_by`", remedy="keep one of them")
         sorts.append(replace(sort, term=replace(sort.term, line=item.line)))
 
     _read_terms(node, read_one)
@@ -205,7 +205,7 @@ def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> No
         if fold_case(term.column) != fold_case(other.column):
             continue
         if term.transform == other.transform:
-            raise SpecError(f"`{term.text}` is there twice in `partition_by`", remedy="keep one of them")
+            raise SpecError(f"`{term.text}` occurs twice in `partition_by`", remedy="keep one of them")
         if term.transform in _TIMES and other.transform in _TIMES:
             finer = max(term.transform, other.transform, key=_TIMES.index)
             raise SpecError(

@@ -44,7 +44,7 @@ def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
             raise SpecError(f"`metadata` has no `{name}`", remedy=advice(name, METADATA_COLUMNS))
         column = column or METADATA_COLUMNS[field]
         if field in columns:
-            raise SpecError(f"`{name}` is there twice in `metadata`", remedy="keep one of them")
+            raise SpecError(f"`{name}` occurs twice in `metadata`", remedy="keep one of them")
         if column in columns.values():
             message = f"`metadata` writes two fields to the column `{column}`"
             raise SpecError(message, remedy="rename one of the columns")

@@ -38,6 +38,7 @@ def test_commands_options_and_values_are_completed(
         ("frazil --output json maintain --table shop.or", ["shop.orders"]),
         ("frazil dead-letters show shop.c", ["shop.clicks"]),
         ("frazil status --file nowhere.yaml shop.", []),
+        ("frazil status --file secret.yaml shop.", ["shop.secret"]),
     ],
 )
 def test_the_tables_of_the_file_and_of_the_last_run_are_completed(
@@ -47,6 +48,10 @@ def test_the_tables_of_the_file_and_of_the_last_run_are_completed(
     Path("frazil.yaml").write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\nnamespace: shop\ntopics: [clicks, /^dev.*/]\n'
         "tables: {shop.orders: {topic: orders}}\n"
+    )
+    Path("secret.yaml").write_text(
+        'pipeline: s\nkafka: {bootstrap.servers: "x:1", security.protocol: SASL_SSL, sasl.mechanism: PLAIN,'
+        ' sasl.username: u, sasl.password: "${env:NO_SUCH_SECRET}"}\ntables: {shop.secret: {topic: a}}\n'
     )
     state = Path("frazil-data/state/p.json")
     state.parent.mkdir(parents=True)

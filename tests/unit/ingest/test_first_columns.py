@@ -44,7 +44,10 @@ def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_re
         RunState.BACKING_OFF,
         RunState.WAITING,
     )
-    assert a.status.reason.startswith("no record could become a row yet, so the table has no column; the first: ")
+    assert a.status.reason.startswith(
+        "no record could become a row yet, so the table has no column; the first: not_an_object: "
+    )
+    assert a.status.where == "topic a, partition 0, offset 0"
     assert b.status.reason == "no record has a field yet, so the table has no column"
     assert scene.rows("n.c") == [{"x": 1}]
     scene.feed("a", {"x": 1})

@@ -12,7 +12,7 @@ from frazil.ops.check import check_tables, comparison
 from frazil.schema.evolve import new_schema
 from frazil.types import DataFile
 from tests.unit.ops.conftest import Scenario
-from tests.unit.ops.test_plan import plan, produce
+from tests.unit.ops.test_plan import commit, plan, produce
 
 WARNING = (
     "the table has 1,500 rows of another program, and a run reads its topics from their beginning: records that are rows"
@@ -27,7 +27,7 @@ def warnings(scenario: Scenario, settings: str = "topic: a", **properties: str) 
     scenario.catalog.create("s.a", new_schema([("id", LongType())]), properties, 2)
     scenario.catalog.append_foreign("s.a", (DataFile("f.parquet", 1500, 10, "{}"),))
     planned = plan(scenario, f"tables: {{s.a: {{{settings}}}}}\n")["s.a"]
-    return tuple(words for words in planned.warnings if "another program" in words)
+    return tuple(words for words in planned.warnings if "become rows again" in words)
 
 
 def test_plan_names_adopt_for_a_table_with_rows_of_another_program(scenario: Scenario) -> None:
@@ -63,5 +63,18 @@ def test_sums_would_have_the_records_twice(scenario: Scenario) -> None:
     assert warnings(scenario, settings) == (WARNING,)
 
 
-def test_nothing_is_said_of_a_table_that_a_pipeline_has_filled(scenario: Scenario) -> None:
-    assert warnings(scenario, **{"frazil.other.created": "true"}) == ()
+def test_a_pipeline_with_another_name_is_named_with_the_way_to_take_its_offsets_along(scenario: Scenario) -> None:
+    (warning,) = warnings(scenario, **{"frazil.shop.eu.created": "true"})
+    assert warning == (
+        "the table has 1,500 rows of the pipeline `shop.eu`, and a run reads its topics from their beginning: records that"
+        " are rows already become rows again. `frazil adopt s.a --from group --offsets FILE` continues at its offsets, if"
+        " this is that pipeline under another name; `start: latest` reads new records alone"
+    )
+
+
+def test_nothing_is_said_of_a_table_that_the_pipeline_itself_has_filled(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
+    commit(scenario, "s.a", "a", {0: 1, 1: 0})
+    scenario.catalog.append_foreign("s.a", (DataFile("f.parquet", 1500, 10, "{}"),))
+    planned = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert [words for words in planned.warnings if "become rows again" in words] == []

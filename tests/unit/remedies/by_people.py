@@ -188,7 +188,9 @@ BY_PEOPLE: Mapping[str, str] = {
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct its name; Frazil retries with back-off": _SERVICE,
-    "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
+    "check that a broker listens at `bootstrap.servers`, that `security.protocol` is that of this listener, and that the"
+    " broker accepts this client": _SERVICE,
+    "correct the name of the host in `bootstrap.servers`, or let this machine resolve it": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
     "wait for its election, or name all masters, as spark://HOST:PORT,HOST:PORT": _SERVICE,

@@ -42,6 +42,15 @@ DOCUMENTS = [
     files(f'pipeline: "p\n{_BROKERS}{_TABLE}', f'pipeline: "p"\n{_BROKERS}{_TABLE}'),
     wholes("namespace: n\ntopics: [a\n", "namespace: n\ntopics: [a]\n"),
     files(f"pipeline: !x p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: @p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    wholes("namespace\ntopics: [a]\n", "namespace: n\ntopics: [a]\n"),
+    wholes("namespace: 'n'm\ntopics: [a]\n", "namespace: 'nm'\ntopics: [a]\n"),
+    wholes("tables:\n  a.b:\n    topic: c\n     start: latest\n", "tables:\n  a.b:\n    topic: c\n    start: latest\n"),
+    wholes(
+        "tables:\n  a.b:\n    topic: c\n    filter: a = 'x: y'\n",
+        "tables:\n  a.b:\n    topic: c\n    filter: \"a = 'x: y'\"\n",
+    ),
     tables(r'columns: {"\ud83d": long}', r'columns: {"\ud83d\ude00": long}', "columns: {😀: long}"),
     wholes(
         "tables: {a.b: {topic: c, properties: {comment: !x y}}}\n",

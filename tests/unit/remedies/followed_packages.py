@@ -11,6 +11,10 @@ _CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recor
 _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
 PACKAGED: Mapping[str, str] = {
+    # Cases.
+    "begin the case with a record that becomes a row, or declare `columns`: then a bad record is a dead letter": (
+        f"{_CASES}bad_records_alone_are_shown_with_their_class_and_reason"
+    ),
     # Tables compared with their topics.
     "write one with `frazil verify TABLE --independent --report report.json`": (
         "packages/verify/tests/unit/test_report.py::test_a_changed_report_is_refused"

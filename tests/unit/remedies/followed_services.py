@@ -131,6 +131,7 @@ SERVICES: Mapping[str, str] = {
     "give --bootstrap-servers HOST:PORT": _INIT,
     "name another with -f": _INIT,
     "write --kafka 'NAME=${env:VARIABLE}'": _INIT,
+    "write it so, such as --kafka security.protocol=SSL": _INIT,
     "produce some records first, or name the registry with --registry": _INIT,
     "add `registry`, or write JSON": _REPLAY,
     "create it, with as many partitions as its readers need": _REPLAY,

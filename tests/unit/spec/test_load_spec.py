@@ -380,6 +380,32 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             "indent keys of one mapping alike, by spaces",
         ),
         (
+            b"a:\n  b: 1\n   c: 2\n",
+            "the YAML cannot be read: this line is indented more than the key above it, which has a value (p.yaml:3); "
+            "indent keys of one mapping alike, by spaces",
+        ),
+        (
+            b"a: 'b' c\n",
+            "the YAML cannot be read: text follows a value in quotes or brackets (p.yaml:1); put the whole value in quotes",
+        ),
+        (
+            b"a: 1\nb\nc: 2\n",
+            "the YAML cannot be read: this key has no colon (p.yaml:2); write `key: value`",
+        ),
+        (
+            b"a\nb: 1\n",
+            "the YAML cannot be read: the key above this line has no colon (p.yaml:2); write `key: value`",
+        ),
+        (
+            b"a: @b\n",
+            "the YAML cannot be read: found character '@' that cannot start any token (p.yaml:1); "
+            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+        ),
+        (
+            b"a: b: c\n",
+            "the YAML cannot be read: a value has a colon (p.yaml:1); put the value in quotes",
+        ),
+        (
             b"kafka: {bootstrap.servers: b, sasl.password: ${env:X}}\n",
             "the YAML cannot be read: expected ',' or '}', but got '{' (p.yaml:1); "
             'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`',
@@ -395,14 +421,14 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         ),
         (
             b"tables:\n  a.b: {topic: x}\n  a.b: {topic: y}\n",
-            "`a.b` is there twice (p.yaml:3); keep one of them; the first is in line 2",
+            "`a.b` occurs twice (p.yaml:3); keep one of them; the first is in line 2",
         ),
         (
             b'tables:\n  a.b: {topic: "x\\ud83d"}\n',
             "an escape that is half of a surrogate pair, which is not text (p.yaml:2); "
             "write both halves, or the character itself",
         ),
-        (b"a: {b: {c: 1,\n  c: 2}}", "`c` is there twice (p.yaml:2); keep one of them; the first is in line 1"),
+        (b"a: {b: {c: 1,\n  c: 2}}", "`c` occurs twice (p.yaml:2); keep one of them; the first is in line 1"),
     ],
 )
 def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes, expected: str) -> None:

@@ -128,3 +128,22 @@ def test_kafkas_properties_at_the_top_of_the_file_are_one_problem(refuse: Refuse
     error = refuse("pipeline: p\nbootstrap.servers: b:1\ntables: {a.b: {topic: t}}")
     assert (error.message, error.remedy) == ("`bootstrap.servers` does not belong here", "write it under `kafka`")
     assert list(error.others) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "remedy"),
+    [
+        ("formt: avro", "did you mean `value: {format: …}` or `key: {format: …}`?"),
+        ("value_subject: s", "did you mean `value: {subject: …}`?"),
+        ("commit_interval: 1s", "did you mean `commit: {interval: …}`?"),
+        ("stop_above: 5%", "did you mean `dead_letters: {stop_above: …}`?"),
+    ],
+)
+def test_a_key_that_belongs_into_a_section_names_the_section(table: str, remedy: str, refuse: Refuse) -> None:
+    error = refuse(f"pipeline: p\n{BROKER}tables: {{a.b: {{topic: t, {table}}}}}")
+    assert (error.message, error.remedy) == (f"unknown key `{table.partition(':')[0]}` in table `a.b`", remedy)
+
+
+def test_a_key_that_is_like_no_other_is_reported_with_the_keys_of_its_own_section(refuse: Refuse) -> None:
+    error = refuse(f"pipeline: p\n{BROKER}tables: {{a.b: {{topic: t, compression: zstd}}}}")
+    assert error.remedy.startswith("write one of: topic, topics, ")

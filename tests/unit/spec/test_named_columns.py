@@ -131,7 +131,7 @@ def test_names_are_found_in_any_case(load: Load, settings: str) -> None:
     ("settings", "message"),
     [
         ("columns: {id: long}, partition_by: [day(ID)]", "`day(ID)`: the column `ID` has the type long"),
-        ("partition_by: [region, Region]", "`Region` is there twice in `partition_by`"),
+        ("partition_by: [region, Region]", "`Region` occurs twice in `partition_by`"),
         ("partition_by: [day(_Timestamp)]", "`partition_by` has `day(_Timestamp)`, and there is no column"),
     ],
 )

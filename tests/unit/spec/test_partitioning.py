@@ -103,7 +103,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ),
         ("partition_by: ['(id']", "`(id` is neither a column nor a transform of one", "write a column, or"),
         ("partition_by: [day(at), hour(at)]", "`hour(at)` and `day(at)` are both of the time", "keep `hour(at)`"),
-        ("partition_by: [id, id]", "`id` is there twice in `partition_by`", "keep one of them"),
+        ("partition_by: [id, id]", "`id` occurs twice in `partition_by`", "keep one of them"),
         ("partition_by: {id: day}", "`partition_by` is a mapping where a list is expected", "write a list"),
         ("partition_by: [hour(day)]", "`hour(day)`: the column `day` has the type date", "hour is for a timestamp"),
         ("partition_by: [day(id)]", "`day(id)`: the column `id` has the type long", "day is for a date or a timestamp"),
@@ -119,7 +119,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: [id.x]", "there is no column `id.x`", "did you mean `id`?"),
         ("sort_by: [id down]", "there is no column", ""),
         ("sort_by: [void(id)]", "`void(id)` sorts nothing", "remove it"),
-        ("sort_by: [id, id desc]", "`id` is there twice in `sort_by`", "keep one of them"),
+        ("sort_by: [id, id desc]", "`id` occurs twice in `sort_by`", "keep one of them"),
         ("limits: {partitions: 0}", "`limits.partitions` is not a count", "write a whole number"),
     ],
 )

@@ -229,7 +229,7 @@ WHOLE = [
     (f"{HEAD}tables:\n  shop.x: {{topic: /a/}}\n", 4, "`topic` takes one name"),
     (f"{HEAD}tables:\n  shop.x: {{topic: [a, b]}}\n", 4, "`topic` takes one name"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
-    (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
+    (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` occurs twice in `topics`"),
     (
         f"{HEAD}commit: {{min_file_size: 2MiB}}\ntables:\n  shop.x:\n    topic: a\n    commit: {{target_file_size:"
         " 1MiB}\n",

@@ -25,6 +25,11 @@ TABLES = [
         "`key` is text where a mapping is expected",
         "write `key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
     ),
+    (
+        "dead_letters: orders_dlq",
+        "`dead_letters` is text where a mapping is expected",
+        "write `dead_letters: {table: NAMESPACE.TABLE}`, or `dead_letters: {topic: NAME}` for a topic",
+    ),
     ("value: jsn", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
     ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
     (
@@ -51,7 +56,7 @@ TABLES = [
         "`key_columns` is empty",
         "write paths of fields, such as `[id, user.name]`, or remove it",
     ),
-    ("mode: upsert, key_columns: [a, a]", "`a` is there twice in `key_columns`", "keep one of them"),
+    ("mode: upsert, key_columns: [a, a]", "`a` occurs twice in `key_columns`", "keep one of them"),
     (
         "mode: upsert, order_by: a.b",
         "`order_by: a.b` is inside another column",
@@ -128,7 +133,7 @@ TABLES = [
         "rename the column",
     ),
     ("metadata: {key: }", "`metadata.key` is empty where text is expected", "write text after `metadata.key:`"),
-    ("metadata: [key, key]", "`key` is there twice in `metadata`", "keep one of them"),
+    ("metadata: [key, key]", "`key` occurs twice in `metadata`", "keep one of them"),
     ("metadata: key", "`metadata` is text where a list is expected", "write a list, such as `[a, b]`, or remove it"),
     (
         "metadata: [no]",
@@ -156,7 +161,7 @@ TABLES = [
         "write it in the table's `properties`, under Iceberg's name, which ends with the column's, such as"
         " write.parquet.bloom-filter-enabled.column.id",
     ),
-    ("columns: {id: long, id: int}", "`id` is there twice", "keep one of them; the first is in line 4"),
+    ("columns: {id: long, id: int}", "`id` occurs twice", "keep one of them; the first is in line 4"),
     (
         "unknown_fields: drop",
         "table `shop.x` drops every field: `unknown_fields` is drop, and no `columns` are declared",

@@ -116,7 +116,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ("column_case: snakes", "`column_case` cannot be `snakes`", "did you mean `snake`?"),
         ("include: a", "`include` is text where a list is expected", "write a list, such as `[a, b]`"),
         ("include: []", "`include` is empty", "write paths of fields"),
-        ("include: [a, a.*]", "`a` is there twice in `include`", "keep one of them"),
+        ("include: [a, a.*]", "`a` occurs twice in `include`", "keep one of them"),
         ("exclude: ['*']", "`*` is not the path of a field", "join names of fields by dots"),
         ("exclude: [a..b]", "`a..b` is not the path of a field", "join names of fields by dots"),
         ("exclude: [a.*.b]", "`a.*.b` is not the path of a field", "join names of fields by dots"),

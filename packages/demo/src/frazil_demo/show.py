@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ from rich.text import Text
 from frazil.catalog.port import TableSize
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.ops.pipeline_status import TableStatus
+from frazil.ops.pipeline_status import ProcessState, TableStatus
 from frazil.ops.reports import NOTHING, ago, count, duration, size
 from frazil_demo.lake import TOP_PAGES, VIEWS_PER_MINUTE, Arrival, Lake
 from frazil_demo.producers import KINDS, Kind
@@ -44,7 +44,8 @@ _KEPT_EVENTS = 8
 _REDRAW_S = 0.25
 _READ_MINUTE_S = 1.0
 _WRITE_EVERY_S = 5.0
-_PATIENCE_S = 180.0
+PATIENCE_S = 180.0
+NO_ERROR_REMEDY = "read the pipeline's log; if it shows no error, the machine is busy: start the demo again"
 _BODY = """\
 DuckDB
   INSTALL iceberg; LOAD iceberg;
@@ -97,6 +98,8 @@ class Frame:
     happened: tuple[tuple[float, str], ...]
     #: The newest minute of the table of minutes, and its page views; None before there is one.
     minute: tuple[datetime, int] | None = None
+    #: The first table that has a reason for making no progress, such as an outage, with it; empty without such a table.
+    problem: str = ""
 
 
 class Watcher:
@@ -136,6 +139,7 @@ class Watcher:
             rows=tuple(self._row(kind, state.tables.get(kind.table)) for kind in sorted(KINDS, key=lambda k: k.table)),
             happened=tuple(self._happened),
             minute=self._newest_minute(now_s),
+            problem=next(iter(problems(state)), ("", ""))[0],
         )
 
     def _newest_minute(self, now_s: float) -> tuple[datetime, int] | None:
@@ -196,6 +200,15 @@ def command_from(directory: Path) -> str:
     return min(str(program), os.path.relpath(program, directory), key=len)
 
 
+def problems(state: ProcessState) -> Iterator[tuple[str, str]]:
+    """Yields each table that has a reason for making no progress, with it, and the remedy."""
+    for name, table in sorted(state.tables.items()):
+        condition = table.condition
+        if condition.reason:
+            place = f" ({condition.where})" if condition.where else ""
+            yield f"{name} is {condition.state}: {condition.reason}{place}", condition.remedy
+
+
 def _size(table: TableStatus | None) -> TableSize:
     return (table and table.recorded.size) or TableSize(0, 0, 0, 0)
 
@@ -204,13 +217,18 @@ def draw(frame: Frame) -> RenderableType:
     """Returns the live view."""
     happened = [Text(), *_happened(frame)] if frame.happened else []
     foot = [Text(), *_foot(frame)] if frame.phase != DONE else []
-    return Group(_head(frame), Text(), _tables(frame), *_minute(frame), *happened, *foot)
+    problem = [Text(), Text(frame.problem, style="yellow")] if frame.problem else []
+    return Group(_head(frame), Text(), _tables(frame), *_minute(frame), *problem, *happened, *foot)
 
 
 def line(frame: Frame) -> str:
     """Returns the frame in one line, for output that cannot be redrawn."""
+    return f"{_clock(frame.elapsed_s)}  {_progress(frame)}"
+
+
+def _progress(frame: Frame) -> str:
     tables = ", ".join(f"{row.table} {row.rows:,} of {row.sent:,}" for row in frame.rows)
-    return f"{_clock(frame.elapsed_s)}  {frame.phase}: {tables}"
+    return f"{frame.phase}: {tables}" + (f"; {frame.problem}" if frame.problem else "")
 
 
 def save_picture(frame: Frame, path: Path) -> None:
@@ -334,16 +352,17 @@ class Show:
         self._show(DONE, is_last=True)
 
     def _until(self, phase: str, is_over: Callable[[], bool]) -> None:
-        moved_at_s, rows = self._clock.monotonic_s(), -1
+        moved_at_s, last = self._clock.monotonic_s(), ("", -1)
         while not is_over():
             frame = self._show(phase)
             self._session.check()
-            arrived = sum(row.rows for row in frame.rows)
-            if arrived != rows:
-                moved_at_s, rows = self._clock.monotonic_s(), arrived
-            elif self._clock.monotonic_s() - moved_at_s > _PATIENCE_S:
-                message = f"no row has arrived for {_PATIENCE_S:.0f} s"
-                remedy = "read the pipeline's log; if it shows no error, the machine is busy: start the demo again"
+            progress = frame.phase, sum(row.rows for row in frame.rows)
+            if progress != last:
+                moved_at_s, last = self._clock.monotonic_s(), progress
+            elif self._clock.monotonic_s() - moved_at_s > PATIENCE_S:
+                message = f"no row has arrived for {PATIENCE_S:.0f} s, {_progress(frame)}"
+                remedies = (remedy for _, remedy in problems(self._session.state()) if remedy)
+                remedy = next(remedies, "") or NO_ERROR_REMEDY
                 raise UnavailableError(message, remedy=remedy, where=str(self._session.log))
             self._clock.sleep(_REDRAW_S)
 

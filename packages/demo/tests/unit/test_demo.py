@@ -15,13 +15,27 @@ import pytest
 from rich.console import Console
 
 from frazil.cli.output import Output, OutputFormat
-from frazil.errors import SpecError
+from frazil.clock import SystemClock
+from frazil.errors import SpecError, UnavailableError
+from frazil.runtime.broker import EmbeddedBroker
 from frazil.spec import load_spec
 from frazil_demo.command import command
 from frazil_demo.lake import VIEWS_PER_MINUTE, Arrival, Lake
-from frazil_demo.producers import KINDS, Course, Event, Kind, Sent, counts
+from frazil_demo.producers import KINDS, Course, Event, Kind, Producers, Sent, counts
 from frazil_demo.session import Session, claim, pipeline_file
-from frazil_demo.show import DONE, Frame, Row, command_from, draw, line, save_picture, summarise
+from frazil_demo.show import (
+    DONE,
+    NO_ERROR_REMEDY,
+    PATIENCE_S,
+    Frame,
+    Row,
+    Show,
+    command_from,
+    draw,
+    line,
+    save_picture,
+    summarise,
+)
 from frazil_testing.twins import FakeClock
 
 ROW = Row("iot.sensor_readings", "running", 1_250_000, 1_249_400, 1200.4, 600, 640, 1321, 14_000_000, 99_000)
@@ -149,6 +163,71 @@ def test_without_a_terminal_a_frame_is_a_line() -> None:
     assert line(FRAME) == (
         "1:23  running: iot.sensor_readings 1,249,400 of 1,250,000, shop.orders 1,249,400 of 1,250,000"
     )
+
+
+def test_a_table_that_makes_no_progress_is_shown_with_its_reason() -> None:
+    frame = replace(FRAME, problem="shop.orders is backing off: the catalog does not answer (http://catalog)")
+    assert line(frame).endswith(
+        "of 1,250,000; shop.orders is backing off: the catalog does not answer (http://catalog)"
+    )
+    assert "shop.orders is backing off: the catalog does not answer" in drawn(frame, 80)
+
+
+class RunningBroker(EmbeddedBroker):
+    """A broker that seems to run."""
+
+    @property
+    def is_running(self) -> bool:
+        return True
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return "127.0.0.1:1"
+
+
+class SilentProducers(Producers):
+    """Producers that send nothing."""
+
+    def start(self) -> None: ...
+
+
+BACKING_OFF = {
+    "pid": 1,
+    "tables": {
+        "shop.orders": {
+            "state": "backing off",
+            "reason": "the catalog does not answer",
+            "where": "http://catalog",
+            "remedy": "start it",
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "remedy"),
+    [
+        ({}, "the pipeline is starting: iot.sensor_readings 0 of 0, ", NO_ERROR_REMEDY),
+        ({"pid": 1, "tables": {}}, "the first batch is on its way: iot.sensor_readings 0 of ", NO_ERROR_REMEDY),
+        (BACKING_OFF, "; shop.orders is backing off: the catalog does not answer (http://catalog)", "start it"),
+    ],
+)
+def test_a_demo_without_progress_ends_and_reports_what_it_waits_for(
+    tmp_path: Path, state: dict[str, object], words: str, remedy: str
+) -> None:
+    clock = FakeClock()
+    session = Session(tmp_path / "demo", Course(10, None, counts(100)), clock)
+    session.broker = RunningBroker(tmp_path / "broker")
+    session._producers = SilentProducers("127.0.0.1:1", Course(10, counts(100), counts(100)), SystemClock())
+    session._state_file.path.parent.mkdir(parents=True)
+    session._state_file.path.write_text(json.dumps(state))
+    lines: list[str] = []
+    with pytest.raises(UnavailableError, match="no row has arrived for 180 s, the ") as raised:
+        Show(session, clock, lines.append).run()
+    assert words in raised.value.message
+    assert (raised.value.remedy, raised.value.where) == (remedy, str(session.log))
+    assert PATIENCE_S < clock.monotonic_s() < PATIENCE_S + 2
+    assert words.partition(" 0 of")[0] in lines[-1]
 
 
 def test_the_picture_asks_no_other_machine_for_anything(tmp_path: Path) -> None:

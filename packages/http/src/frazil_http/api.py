@@ -285,7 +285,7 @@ def read_parameters(request: Request, kind: type[_Kind]) -> _Kind:
     names = [name for name, _ in given]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise Refused(400, "WrongParameter", f"`{repeated}` is there twice", "keep one of them", repeated)
+        raise Refused(400, "WrongParameter", f"`{repeated}` occurs twice", "keep one of them", repeated)
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:

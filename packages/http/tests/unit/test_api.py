@@ -232,7 +232,7 @@ def test_an_unforeseen_failure_is_logged_and_not_shown(
     [
         ("limits=3", "UnknownParameter", "unknown parameter `limits`"),
         ("limit=0", "WrongParameter", "`limit` is wrong: Input should be greater than or equal to 1"),
-        ("limit=1&limit=2", "WrongParameter", "`limit` is there twice"),
+        ("limit=1&limit=2", "WrongParameter", "`limit` occurs twice"),
         ("partition=x", "WrongParameter", "`partition` is wrong"),
         ("offset=99999999999999999999", "WrongParameter", "`offset` is wrong"),
     ],

@@ -34,6 +34,8 @@ _RECORDS = 20
 _NAME = "lake"
 """The pipeline, and the namespace of its tables."""
 _DEFAULT_BROKER = "localhost:9092"
+_OPTIONS = {"registry": "--registry", "catalog": "--warehouse"}
+"""The options that fill sections of the file; `--kafka` where there is none."""
 
 Servers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="The brokers.", show_default=False)
@@ -100,7 +102,8 @@ def command(
 def _head(servers: str, registry: str | None, warehouse: str | None, properties: Sequence[str]) -> dict[str, Any]:
     pairs = [pair.partition("=") for pair in properties]
     if any(not name or not equals for name, equals, _ in pairs):
-        raise SpecError("a property of Kafka's client is written NAME=VALUE", where="--kafka")
+        remedy = "write it so, such as --kafka security.protocol=SSL"
+        raise SpecError("a property of Kafka's client is written NAME=VALUE", remedy=remedy, where="--kafka")
     for name, _, value in pairs:
         if secrets_of(name, value) and not has_reference(value):
             raise SpecError(
@@ -118,8 +121,17 @@ def _head(servers: str, registry: str | None, warehouse: str | None, properties:
 
 
 def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
-    spec = _load(output, yaml.safe_dump({**head, "namespace": _NAME, "topics": ["any"]}, sort_keys=False))
-    source = open_topics(spec)
+    draft = yaml.safe_dump({**head, "namespace": _NAME, "topics": ["any"]}, sort_keys=False)
+    try:
+        spec = _load(output, draft)
+        source = open_topics(spec)
+    except SpecError as error:  # Nobody has seen the draft.
+        others = [
+            SpecError(other.message, remedy=other.remedy, where=_option_of(draft, other.where))
+            for other in error.others
+        ]
+        where = _option_of(draft, error.where)
+        raise SpecError(error.message, remedy=error.remedy, where=where, others=others) from None
     topics = source.topics(lambda _: True)
     readable = [name for name in sorted(topics) if not is_internal(name)]
     places = [(name, number) for name in readable for number in range(topics[name].partition_count)]
@@ -135,6 +147,16 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
     finally:
         registry.close()
+
+
+def _option_of(draft: str, where: str) -> str:
+    """Returns the option that a line of the draft was made of. where: FILE:LINE."""
+    line = where.rpartition(":")[2]
+    lines = draft.splitlines()[: int(line) if line.isdecimal() else 1]
+    if "bootstrap.servers" in lines[-1]:
+        return "--bootstrap-servers"
+    section = next(text.partition(":")[0] for text in reversed(lines) if not text.startswith(" "))
+    return _OPTIONS.get(section, "--kafka")
 
 
 def _samples(source: Source, spec: PipelineSpec, ends: dict[Partition, int]) -> dict[str, list[ReadRecord]]:

@@ -39,6 +39,9 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert "can be made of; those of clicks wait behind an open transaction\n" in capsys.readouterr().err
     source.end_transaction("clicks", 0)
     source.produce("clicks", 0, b'{"a": 1}')
+    assert main([*named, "--kafka", "security.protocol"]) == 2
+    assert "write it so, such as --kafka security.protocol=SSL" in capsys.readouterr().err
+    assert main([*named, "--kafka", "security.protocol=SSL", "-f", "tls.yaml"]) == 0
     assert main([*named, "--kafka", "sasl.password=hunter2"]) == 2
     assert "write --kafka 'NAME=${env:VARIABLE}'" in capsys.readouterr().err
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
@@ -49,3 +52,33 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert "name another with -f" in capsys.readouterr().err
     assert main([*named, "-f", "second.yaml"]) == 0
     assert (tmp_path / "second.yaml").read_text() == (tmp_path / "frazil.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "remedy"),
+    [
+        (["--bootstrap-servers", "broker"], "--bootstrap-servers", "write the brokers"),
+        (["--bootstrap-servers", "b:1", "--registry", "registry"], "--registry", "begin it with http:// or https://"),
+        (["--bootstrap-servers", "b:1", "--warehouse", "s3x://lake"], "--warehouse", "use one of abfs, "),
+        (["--bootstrap-servers", "b:1", "--kafka", "security.protocols=SSL"], "--kafka", "did you mean `security.prot"),
+        (["--bootstrap-servers", "b:1", "--kafka", "sasl.password=${env:NO_SUCH}"], "--kafka", "set NO_SUCH before"),
+        (
+            ["--bootstrap-servers", "b:1", "--kafka", "security.protocol"],
+            "--kafka",
+            "write it so, such as --kafka secu",
+        ),
+    ],
+)
+def test_a_wrong_option_is_named_and_not_the_draft_of_the_file(
+    options: list[str],
+    where: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *options]) == 2
+    error = capsys.readouterr().err
+    assert f"\nwhere: {where}\nremedy: {remedy}" in error
+    assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,11 +24,11 @@ from frazil_testing.suite import Suite
 
 DIFFERS = 4
 FOLDER = "cases"
-CasesPath = Annotated[
-    Path | None,
+CasesPaths = Annotated[
+    list[Path],
     typer.Argument(
-        metavar="[PATH]",
-        help="A file of cases, or a folder with some; by default the folder `cases` beside the pipeline file.",
+        metavar="[PATH]...",
+        help="Files of cases, or folders with some; by default the folder `cases` beside the pipeline file.",
         show_default=False,
     ),
 ]
@@ -40,7 +41,7 @@ Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Wri
 
 def command(
     output: Output,
-    path: CasesPath = None,
+    path: CasesPaths = [],  # noqa: B006  (as Typer declares arguments)
     file: SpecFile = DEFAULT_FILE,
     case: Names = [],  # noqa: B006  (as Typer declares options)
     update: Update = False,
@@ -60,10 +61,11 @@ def command(
     began_s = clock.monotonic_s()
     with queries_when_needed() as queries_of:
         suite = Suite(file, queries_of, clock, case, update)
-        verdicts = list(suite.play(case_paths(path or file.parent / FOLDER)))
+        places = path or [file.parent / FOLDER]
+        verdicts = list(suite.play(list(dict.fromkeys(chain.from_iterable(map(case_paths, places))))))
     if not verdicts:
         remedy = "name a part of a case's name with --case"
-        raise SpecError("no case has such a name", remedy=remedy, where=str(path or file.parent / FOLDER))
+        raise SpecError("no case has such a name", remedy=remedy, where=", ".join(map(str, places)))
     if junit is not None:
         write_junit(verdicts, junit)
     document: dict[str, Any] = {

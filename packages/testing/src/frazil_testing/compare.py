@@ -10,7 +10,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from frazil.error_classes import ErrorClass
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError, record_place
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import describe, whole_number
 from frazil.spec.syntax.problems import advice
@@ -18,6 +18,10 @@ from frazil_testing.case_file import Case, CaseFile, by_table
 from frazil_testing.encoding import json_text
 from frazil_testing.play import Played, PlayedTable
 from frazil_testing.values import document_of, equals, shown
+
+UNMADE_REMEDY = (
+    "begin the case with a record that becomes a row, or declare `columns`: then a bad record is a dead letter"
+)
 
 
 @dataclass(frozen=True)
@@ -109,16 +113,31 @@ def subject_table(file: CaseFile, case: Case, played: Played) -> str:
 def differences_of(file: CaseFile, case: Case, played: Played) -> Iterator[Difference]:
     """Yields what is not as the case expects it.
 
-    Raises: SpecError for an expectation that cannot be read.
+    Raises: SpecError for an expectation that cannot be read; UnavailableError for records that are neither rows nor dead
+    letters, as no record has made their table.
     """
     if not case.has_expectation:
         yield Difference("nothing is expected yet: `frazil test --update` writes what there is", file.where(case.line))
         return
+    refuse_unmade(file, case, played)
     comparison = _Comparison(file, case, played)
     yield from comparison.stops()
     yield from comparison.rows()
     yield from comparison.dead_letters()
     yield from comparison.dropped()
+
+
+def refuse_unmade(file: CaseFile, case: Case, played: Played) -> None:
+    """Refuses a case whose records wait for a table.
+
+    Raises: UnavailableError with what the first of the records was found to be.
+    """
+    for table in played.tables.values():
+        if table.unmade is None or played.failure:
+            continue
+        places = (line for place, line in played.lines.items() if record_place(*place) == table.unmade.where)
+        line = next(places, case.line)
+        raise UnavailableError(f"{table.name}: {table.unmade.message}", remedy=UNMADE_REMEDY, where=file.where(line))
 
 
 class _Comparison:

@@ -53,6 +53,11 @@ class Encoder:
     def __init__(self, registry: MemoryRegistry) -> None:
         self._registry = registry
 
+    def register(self, value: ValueSpec, schema: SchemaFile, subject: str) -> int:
+        """Returns the id of a schema in the registry; 0 of a format without schemas."""
+        kind = _KINDS.get(value.format)
+        return 0 if kind is None else self._registry.register(kind, schema.text, subject=subject)
+
     def encode(self, node: Node, value: ValueSpec, schema: SchemaFile | None, subject: str) -> bytes | None:
         """Returns the bytes of a value, or of a key; None for null. subject: under which its schema is registered.
 
@@ -68,7 +73,7 @@ class Encoder:
             raise WrongValue(f"{value.format} needs a schema: name its file, such as `schemas: {{value: order.avsc}}`")
         if value.framing == "header" or (kind == "protobuf" and value.framing != "confluent"):
             raise WrongValue(f"cases cannot write {value.format} with `framing: {value.framing}`; write its `bytes`")
-        number = self._registry.register(kind, schema.text, subject=subject)
+        number = self.register(value, schema, subject)
         head = struct.pack(">xq" if value.framing == "apicurio" else ">xi", number)
         if kind == "protobuf":
             return head + _protobuf(node, schema.text, value.message or "", is_named=value.source == "registry")

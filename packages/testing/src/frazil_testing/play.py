@@ -15,7 +15,7 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
-from frazil.errors import FrazilError, SpecError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import Queries
@@ -68,6 +68,8 @@ class PlayedTable:
     dropped: Mapping[str, int] = field(default_factory=dict)
     #: Why the table has stopped; empty where it has not.
     stopped: str = ""
+    #: Why no record has made the table, although some are neither ignored nor dropped; None where that is not so.
+    unmade: UnavailableError | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,10 @@ class Player:
 
     def _value(self, record: CaseRecord, topic: str, spec: PipelineSpec, number: int) -> bytes | None:
         section, folder = record.section, self._file.path.parent
+        table, schema = table_of(spec, topic), self._schema(record, "schema", "value")
+        subject = self._subject(table, topic, is_key=False)
+        if schema is not None:  # Exact bytes may have its id too.
+            self._encoder.register(table.source.value, schema, subject)
         if "text" in section:
             return _text_of(section["text"])
         if "json" in section:
@@ -190,11 +196,9 @@ class Player:
         if "bytes" in section:
             return bytes_of(section["bytes"], folder)
         node = section.get("value")
-        table = table_of(spec, topic)
         if node is None:
             node = change_of(section["change"], topic, self._timestamp(record, number), number)
-        schema = self._schema(record, "schema", "value")
-        return self._encoder.encode(node, table.source.value, schema, self._subject(table, topic, is_key=False))
+        return self._encoder.encode(node, table.source.value, schema, subject)
 
     def _key(self, record: CaseRecord, topic: str, spec: PipelineSpec) -> bytes | None:
         node = record.section.get("key")
@@ -337,7 +341,10 @@ def _played(table: Table, catalog: MemoryCatalog, pipeline: str) -> PlayedTable:
     is_stopped = table.status.run_state is RunState.STOPPED
     stopped = "; ".join(filter(None, (table.status.reason, table.status.remedy))) if is_stopped else ""
     if state is None:
-        return PlayedTable(table.name, None, (), dropped=dict(table.bad_records.ignored_records), stopped=stopped)
+        status, dropped = table.status, dict(table.bad_records.ignored_records)
+        is_unmade = status.run_state is RunState.BACKING_OFF
+        unmade = UnavailableError(status.reason, remedy=status.remedy, where=status.where) if is_unmade else None
+        return PlayedTable(table.name, None, (), dropped=dropped, stopped=stopped, unmade=unmade)
     keys = {state.schema.find_column_name(number) or "" for number in state.schema.identifier_field_ids}
     return PlayedTable(
         table.name,

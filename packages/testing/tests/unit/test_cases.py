@@ -8,7 +8,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
-from frazil_testing.compare import Verdict
+from frazil_testing.compare import UNMADE_REMEDY, Verdict
 from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
 
 AVRO = """{"type": "record", "name": "Order", "fields": [
@@ -141,6 +141,49 @@ cases:
     assert is_well(play(cases.replace("/decimal.12, 2./", r"/decimal\\(12, 2\\)/")))
     (verdict,) = play(cases.replace("malformed, offset: 1", "malformed, offset: 7"))
     assert shown([verdict])[0][0].startswith("missing dead letter 2 of shop.orders")
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "record", "reason"),
+    [
+        ("{}", "", '{text: "{"}', "malformed: "),
+        ("{format: text}", "", '{bytes: {hex: "ff"}}', "invalid_text: "),
+        ("{format: avro}", "key.avsc", '{bytes: {hex: "0000000001"}}', "malformed at id: "),
+        ("{format: avro}", "key.avsc", '{bytes: {hex: "0000000009ff"}}', "unknown_schema_id: "),
+        ("{format: protobuf}", "order.proto", '{bytes: {hex: "00000000010008ff"}}', "malformed at a: "),
+        ("{format: json_schema}", "order.json", '{bytes: {hex: "00000000017b"}}', "malformed: "),
+    ],
+)
+def test_bad_records_alone_are_shown_with_their_class_and_reason(
+    play: Play, folder: Path, value: str, schema: str, record: str, reason: str
+) -> None:
+    for name, text in (("key.avsc", KEY), ("order.proto", PROTO), ("order.json", '{"type": "object"}')):
+        (folder / name).write_text(text)
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.orders: {{topic: orders, value: {value}}}
+"""
+    head = f"table: shop.orders\nschemas: {{value: {schema}}}\n" if schema else "table: shop.orders\n\n"
+    cases = f"""{head}cases:
+  bad:
+    records:
+      - {record}
+    rows: []
+    dead_letters:
+      - {{error_class: {reason.replace(":", " ").split()[0]}}}
+"""
+    (verdict,) = play(cases, pipeline, updates=True)
+    assert verdict.error.startswith(
+        f"shop.orders: no record could become a row yet, so the table has no column; the first: {reason}"
+    )
+    assert (verdict.where, verdict.differences) == ("cases.yaml:6", ())
+    assert verdict.remedy == UNMADE_REMEDY
+    assert (folder / "cases.yaml").read_text() == cases
+    declared = pipeline.replace("topic: orders", "topic: orders, columns: {id: long}")
+    assert value == "{format: text}" or is_well(play(cases, declared))
+    if schema == "order.proto":
+        begun = cases.replace(f"- {record}", f"- {{value: {{}}}}\n      - {record}").replace("rows: []", "dropped: {}")
+        assert is_well(play(begun, pipeline))
 
 
 def test_every_format_is_written_with_the_schemas_beside_the_cases(play: Play, folder: Path) -> None:

@@ -59,6 +59,25 @@ def test_cases_are_chosen_by_a_part_of_their_name(capsys: Captured) -> None:
     assert "remedy: name a part of a case's name with --case" in capsys.readouterr().err
 
 
+def test_several_files_are_played_each_once(files: Path, capsys: Captured) -> None:
+    (files / "other.yaml").write_text(CASES.replace("right", "other").replace("amount: 3", "amount: 2"))
+    assert main(["test", "other.yaml", "cases", "cases/orders.yaml", "--output", "json"]) == 4
+    document = json.loads(capsys.readouterr().out)
+    assert [(case["file"], case["name"]) for case in document["cases"]] == [
+        ("other.yaml", "other"),
+        ("other.yaml", "wrong"),
+        ("cases/orders.yaml", "right"),
+        ("cases/orders.yaml", "wrong"),
+    ]
+
+
+def test_a_long_line_is_printed_whole(files: Path, capsys: Captured) -> None:
+    longer = CASES.replace("amount: 3", f"amount: 3, note: {'x' * 200}.")
+    (files / "cases" / "orders.yaml").write_text(longer)
+    assert main(["test"]) == 4
+    assert f"{'x' * 200}." in capsys.readouterr().out
+
+
 def test_an_update_makes_every_case_right(files: Path, capsys: Captured) -> None:
     assert main(["test", "cases/orders.yaml", "--update"]) == 0
     assert "updated  wrong  cases/orders.yaml:6" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.decode.settings import WriterSchema
 from frazil.error_classes import ErrorClass
-from frazil.errors import ConflictError, UnavailableError
+from frazil.errors import ConflictError, UnavailableError, record_place
 from frazil.ingest.batches.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.state import NoOpChange, RunState
@@ -269,7 +269,10 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     first = report.bad_records.first[0]
     if first.kind in _OF_ANOTHER_FORMAT:
         remedy = ErrorClass.NO_WIRE_FORMAT.entry.remedy
+    field = f" at {first.path}" if first.path else ""
+    fault = f"{first.kind}{field}: {first.reason}"
     return UnavailableError(
-        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
+        f"no record could become a row yet, so the table has no column; the first: {fault}",
         remedy=remedy_for(first.kind, spec, remedy),
+        where=record_place(first.topic, first.partition, first.offset),
     )

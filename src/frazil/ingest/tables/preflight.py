@@ -171,7 +171,7 @@ def refuse_columns(table: Table, schema: Schema) -> None:
         check_kind(target)
 
 
-_CREATED = re.compile(r"frazil\..*\.created")
+_CREATED = re.compile(r"frazil\.(.*)\.created")
 """The properties that pipelines give their tables with the first commit."""
 _SHOWN_DEFAULTS = 5
 _PLACES: tuple[MetadataField, ...] = ("source_order", "position")
@@ -199,20 +199,27 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
 
 
 def filled_by_another(table: Table) -> str:
-    """Returns a warning for a table with rows of another program, to which a run would add those of the topic's first
-    records too; empty for tables that a pipeline has written to, and where a record replaces the row of its key.
+    """Returns a warning for a table with rows of another program or pipeline, to which a run would add those of the
+    topic's first records too; empty for tables that this pipeline has written to, and where a record replaces the row of
+    its key.
     """
     state, size, changes = table.state, table.catalog.size, table.spec.changes
     if state is None or size is None or not size.live_row_count or table.spec.source.start.kind != "earliest":
         return ""
-    is_of_pipeline = state.progress.snapshot_id is not None or any(map(_CREATED.fullmatch, state.properties))
-    if is_of_pipeline or (changes.looks_up_rows and not changes.counts_every_row):
+    if state.progress.snapshot_id is not None or (changes.looks_up_rows and not changes.counts_every_row):
         return ""
-    return (
-        f"the table has {plural(size.live_row_count, 'row')} of another program, and a run reads its topics from their"
-        " beginning: records that are rows already become rows again. `frazil adopt "
-        f"{table.name} --from TOOL` continues where that program has stopped; `start: latest` reads new records alone"
+    pipelines = sorted(match[1] for match in map(_CREATED.fullmatch, state.properties) if match is not None)
+    words = (
+        "the table has {rows} of {writer}, and a run reads its topics from their beginning: records that are rows already"
+        " become rows again. `frazil adopt {table} {options}` continues {place}; `start: latest` reads new records alone"
     )
+    if pipelines:
+        writer, options = f"the pipeline `{pipelines[0]}`", "--from group --offsets FILE"
+        place = "at its offsets, if this is that pipeline under another name"
+    else:
+        writer, options, place = "another program", "--from TOOL", "where that program has stopped"
+    rows = plural(size.live_row_count, "row")
+    return words.format(rows=rows, writer=writer, table=table.name, options=options, place=place)
 
 
 def columns_without_fields(table: Table, schema: Schema) -> Iterator[str]:

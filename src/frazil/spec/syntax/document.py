@@ -244,11 +244,24 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
     line = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
     if _BARE_REFERENCE.search(line):
         remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'
+    elif "expected <block end>" in problem and mark and line[: mark.column].strip():
+        problem, remedy = "text follows a value in quotes or brackets", "put the whole value in quotes"
     elif "expected <block end>" in problem:
         problem, remedy = (
             "this line is not indented as the keys above it",
             "indent keys of one mapping alike, by spaces",
         )
+    elif problem.startswith("could not find expected ':'"):
+        problem, remedy, mark = "this key has no colon", "write `key: value`", error.context_mark or mark
+    elif problem.startswith("mapping values are not allowed") and mark:
+        above = next((text for text in reversed(text.split("\n")[: mark.line]) if text.strip()), "")
+        if ":" in line[: mark.column]:
+            problem, remedy = "a value has a colon", "put the value in quotes"
+        elif ":" not in above:
+            problem, remedy = "the key above this line has no colon", "write `key: value`"
+        else:
+            problem = "this line is indented more than the key above it, which has a value"
+            remedy = "indent keys of one mapping alike, by spaces"
     elif "\\t" in problem and line.startswith("\t"):
         problem, remedy = "this line is indented by a tab", "indent it by spaces"
     elif problem == "but found another document":
@@ -307,7 +320,7 @@ class _Conversion:
             key = self._key(key_node, value_node)
             if key in own:
                 remedy = f"keep one of them; the first is in line {own.lines[key]}"
-                raise self._error(_line(key_node), f"`{key}` is there twice", remedy)
+                raise self._error(_line(key_node), f"`{key}` occurs twice", remedy)
             own.lines[key] = _line(key_node)
             own[key] = self.convert(value_node, depth + 1)
         return own if merged is None else Section({**merged, **own}, line, {**merged.lines, **own.lines})

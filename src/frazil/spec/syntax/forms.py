@@ -121,7 +121,7 @@ def refuse_twice(items: Sequence[_Item], spell: Callable[[_Item], str]) -> None:
     """Raises Mistakes for items that mean the same as one before them."""
     twice = [n for n, item in enumerate(items) if item in items[:n]]
     if twice:
-        message = f"`{{}}` is there twice in `{LABEL}`"
+        message = f"`{{}}` occurs twice in `{LABEL}`"
         raise Mistakes(Mistake((n,), message.replace("{}", spell(items[n])), "keep one of them") for n in twice)
 
 

@@ -173,6 +173,21 @@ def keys_of(model: type[BaseModel]) -> Mapping[str, Key]:
 
 
 @cache
+def sections_of(model: type[BaseModel]) -> Mapping[str, type[Declared]]:
+    """The models of the keys whose value can be a mapping with keys of its own, by key."""
+    sections = dict[str, type[Declared]]()
+    for inner in _groups_of(model).values():
+        sections |= sections_of(inner)
+    for name, field in model.model_fields.items():
+        key = str(field.validation_alias or name)
+        kinds = (field.annotation, *get_args(field.annotation))
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Declared)), None)
+        if section is not None and not key.startswith((GROUP, HIDDEN)):
+            sections[key] = section
+    return MappingProxyType(sections)
+
+
+@cache
 def _groups_of(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     """The models of the fields that have keys of the section itself, by field."""
     return {

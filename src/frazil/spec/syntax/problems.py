@@ -39,11 +39,11 @@ def place(path: Path, line: int) -> str:
     return line.option if isinstance(line, OptionLine) else f"{path}:{line}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name of `known` that `name` most probably was meant to be."""
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The name of `known` that `name` most probably was meant to be. likeness: of the names at least, 1 for equal ones."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     # Characters that have changed places are far apart by the measure of difflib in a short name.
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6) or [
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness) or [
         candidate for candidate in by_lower if sorted(candidate) == sorted(name.lower())
     ]
     return by_lower[close[0]] if close else None

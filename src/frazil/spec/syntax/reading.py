@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from frazil.secrets import Secrets
 from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
-from frazil.spec.syntax.keys import Declared, Key, describe, keys_of
+from frazil.spec.syntax.keys import Declared, Key, describe, keys_of, sections_of
 from frazil.spec.syntax.problems import LABEL, NAME, Mistake, Mistakes, Problems, advice, nearest
 
 _Spec = TypeVar("_Spec", bound=Declared)
@@ -21,9 +21,26 @@ _EXAMPLES = {
     "registry": "`registry: {url: https://registry:8081}`, or remove it",
     "ha": "`ha: {}`, or remove it",
     "verify": "`verify: {}`, or remove it",
+    "dead_letters": "`dead_letters: {table: NAMESPACE.TABLE}`, or `dead_letters: {topic: NAME}` for a topic",
     "key": "`key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
 }
 """How sections are written, for the remedy where one is no mapping."""
+_ALIKE = 0.8
+"""How like a key in a section is to the unknown one: there are many sections, and a wrong guess is worse than none."""
+
+
+def find_inside(model: type[Declared], key: str) -> tuple[str, ...]:
+    """Returns how the keys of sections in `model` are written that `key` most probably was meant to be: those of this name,
+    such as `format`, or of the section's and this name, such as `commit_interval`.
+    """
+    inner = [(outer, name) for outer, section in sections_of(model).items() for name in keys_of(section)]
+    close = nearest(key, [name for _, name in inner], _ALIKE)
+    meant = (
+        [pair for pair in inner if "_".join(pair) == key]
+        or [pair for pair in inner if pair[1] == key]
+        or [pair for pair in inner if pair[1] == close]
+    )
+    return tuple(f"{outer}: {{{name}: …}}" for outer, name in meant)
 
 
 class Rules(NamedTuple):
@@ -135,9 +152,12 @@ class Reading:
         if remedy:
             message = f"`{'.'.join((*place.names, key))}` does not belong here"
         else:
-            rules = self._rules.get(self._models[id(place.node)][0])
+            model = self._models[id(place.node)][0]
+            rules = self._rules.get(model)
             known = (*self._keys(place.node), *(() if rules is None else rules.added()))
-            message, remedy = f"unknown key `{key}` in {place.label}", advice(key, known)
+            inside = () if nearest(key, known) else find_inside(model, key)
+            message = f"unknown key `{key}` in {place.label}"
+            remedy = f"did you mean `{'` or `'.join(inside)}`?" if inside else advice(key, known)
         self._add(place, inner.line, message, remedy, is_cause=True)
 
     def _note_shape(self, place: Place, example: str) -> None:

@@ -19,6 +19,7 @@ from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil_migrate.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil_migrate.adopt.offsets import Services
+from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.memory_kafka import MemoryGroup
 from packages.migrate.tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 from tests.unit.ingest.test_routes import Routed
@@ -238,6 +239,21 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
         assert problem is not None
         assert remedy in problem.remedy
     assert scene.adopt(Tool.SPARK, checkpoint=checkpoint(tmp_path / "right", 0, {0: 1})).action == "adopt"
+
+
+def test_a_renamed_pipeline_continues_at_the_offsets_of_the_former_name(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.catch_up()
+    summary = scene.catalog.summaries(TABLE)[-1]
+    (tmp_path / "offsets.json").write_text(summary["frazil.p.offsets"])
+    renamed = MemoryCatalog(tmp_path, "renamed")
+    renamed._tables = scene.catalog._tables
+    scene.catalog = renamed
+    scene.services = Services(renamed, scene.source, scene.source, scene.group)
+    assert scene.adopt(Tool.GROUP, offsets=tmp_path / "offsets.json").action == "adopt"
+    scene.feed(TOPIC, {"id": 6})
+    scene.catch_up()
+    assert [row["id"] for row in scene.rows(TABLE)] == [*range(7)]
 
 
 def test_offsets_that_the_topic_does_not_have_are_refused(tmp_path: Path) -> None:
