@@ -75,7 +75,7 @@ def check_digests(
     state = table.state
     if not has_digests(table) or state is None:
         return False
-    stored = stored_rows(opened, table, state, snapshot_id)
+    stored = stored_rows(opened.catalog, table, state, snapshot_id)
     dropped = stored.dropped_columns()
     if dropped:
         findings.note(f"rows are not compared with the ledger, as columns were dropped: {', '.join(dropped[:_SHOWN])}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
@@ -56,8 +56,8 @@ class StoredRows:
 
     def parts(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         """Yields the rows of each file, with a name that the file and its deletes have. names: of the columns that are read;
-        None: all of `schema`. Files that do not exist or are damaged, and those whose deletes are, have no rows here, and
-        are named in `unreadable`.
+        None: all of `schema`. Files that do not exist or are damaged, and those whose deletes are, are named in `unreadable`
+        when their batches have been read: these are not all of their rows.
 
         Raises: RowsNotReadable.
         """
@@ -115,12 +115,12 @@ class StoredRows:
 
     def _batches_of(self, rows: ArrowScan, task: FileScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
-            batches = list(rows.to_record_batches([task]))
+            # `to_record_batches` has all rows of a file in memory at once, before it returns the first ones.
+            deletes = _read_all_delete_files(self.io, [task])
+            for batch in rows._record_batches_from_scan_tasks_and_deletes([task], deletes):
+                yield _in_schema(batch, schema)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
-            return
-        for batch in batches:
-            yield _in_schema(batch, schema)
 
 
 def _name_of(task: FileScanTask, names: Sequence[str]) -> str:
