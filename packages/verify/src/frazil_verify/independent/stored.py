@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+from pyiceberg.io.pyarrow import ArrowScan, UnsupportedPyArrowTypeException, _read_all_delete_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 
 _TABLE = ("verify", "table")
+_ERRORS = (
+    OSError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    ResolveError,
+    UnsupportedPyArrowTypeException,
+    pa.ArrowException,
+)
+"""What PyIceberg raises for what it cannot read."""
 
 
 class RowsNotReadable(Exception):
@@ -71,7 +82,7 @@ class StoredRows:
             rows = ArrowScan(table.metadata, self.io, scan.projection(), AlwaysTrue())
             for task in scan.plan_files():
                 yield _name_of(task, schema.names), self._batches_of(rows, task, schema)
-        except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+        except _ERRORS as error:
             raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
 
     def files(self) -> Iterator[StoredFile]:
@@ -87,7 +98,7 @@ class StoredRows:
                 path, count = task.file.file_path, task.file.record_count
                 name = _name_of(task, self.schema.names)
                 yield StoredFile(name, added_by.get(path, 0), count, bool(task.delete_files))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except _ERRORS as error:
             raise RowsNotReadable(f"PyIceberg cannot read the metadata: {error}") from None
 
     def dropped_columns(self) -> list[str]:
@@ -121,6 +132,8 @@ class StoredRows:
                 yield _in_schema(batch, schema)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
+        except _ERRORS as error:
+            raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
 
 
 def _name_of(task: FileScanTask, names: Sequence[str]) -> str:
