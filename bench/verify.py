@@ -57,6 +57,10 @@ class _Stored:
         """See StoredRows."""
         yield "rows", self.batches(names)
 
+    def is_unreadable(self, _: str) -> bool:
+        """See StoredRows."""
+        return False
+
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """See StoredRows."""
         wanted = pa.schema([field for field in self.schema if names is None or field.name in names])

@@ -104,7 +104,7 @@ def judge_of(
     Raises: NotJudged where the rules do not make the table's rows.
     """
     plan = plan or _plan(opened, table, state)
-    stored = stored_rows(opened, table, state, plan.snapshot_id)
+    stored = stored_rows(opened.catalog, table, state, plan.snapshot_id)
     try:
         schemas, key_schemas = schemas_of(opened.spec, table, opened.options.is_foreign)
     except NotRead as error:

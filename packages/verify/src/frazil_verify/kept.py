@@ -67,11 +67,11 @@ class Kept:
 
     def keep(self, name: str, table: pa.Table, facts: Mapping[str, Any]) -> None:
         """Keeps a part."""
-        sink = pa.BufferOutputStream()
         table = table.replace_schema_metadata({_FACTS: json.dumps(facts)})
-        with pa.ipc.new_file(sink, table.schema) as writer:
+        path = self._path_of(name)
+        with pa.OSFile(f"{path}.new", "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        self._write(self._path_of(name).name, sink.getvalue())
+        Path(f"{path}.new").replace(path)
         hit("verify.kept")
 
     def discard(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.api.results import VerifiedTable
@@ -22,7 +23,7 @@ from frazil.spec import PipelineSpec
 from frazil_verify.copies import NOT_YET, had_other_topics
 from frazil_verify.findings import Findings
 from frazil_verify.history import read_history
-from frazil_verify.independent.matching import Ints, Places, are_inside
+from frazil_verify.independent.matching import NOWHERE, Ints, Places, are_inside, distinct_of
 from frazil_verify.independent.rules import NotJudged
 from frazil_verify.independent.stored import RowsNotReadable, StoredRows
 from frazil_verify.independent.topic import Range, TopicNotReadable
@@ -125,7 +126,7 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
         raise NotJudged(reason, "add --independent in place of --rows")
     whole, ledger = whole_ranges(opened, table, state, is_of_kafka=False)
     ranges = list(sampled(opened, bounded(opened, whole)))
-    stored = stored_rows(opened, table, state)
+    stored = stored_rows(opened.catalog, table, state)
     names = {name: table.spec.metadata.get(name) for name in ("topic", "partition", "offset")}
     placed = _placed(stored, names, ranges)
     if placed is None:
@@ -173,28 +174,39 @@ def _placed(stored: StoredRows, names: Mapping[str, str | None], ranges: Sequenc
     if names["offset"] is None or lacks_partition or (names["topic"] is None and len(topics) > 1):
         return None
     places, numbers, offsets = Places(), list[Ints](), list[Ints]()
-    for batch in stored.batches([name for name in names.values() if name is not None]):
-        own = np.asarray(pc.fill_null(batch.column(names["offset"]), -1)).astype(np.int64, copy=False)
-        codes = np.zeros(batch.num_rows, np.int64)
-        if names["partition"] is not None:
-            codes = np.asarray(pc.fill_null(batch.column(names["partition"]), -1)).astype(np.int64)
-        elif partitions:
-            codes += partitions[0]
-        topic_codes, known = np.zeros(batch.num_rows, np.int64), topics
-        if names["topic"] is not None:
-            encoded = batch.column(names["topic"]).dictionary_encode()
-            topic_codes = np.asarray(pc.fill_null(encoded.indices, 0)).astype(np.int64)
-            known = encoded.dictionary.to_pylist()
-        mixed = topic_codes << 32 | (codes & 0xFFFFFFFF)
-        distinct, inverse = np.unique(mixed, return_inverse=True)
-        own_numbers = np.array(
-            [places.number_of(known[int(code >> 32)], int(np.int32(code & 0xFFFFFFFF))) for code in distinct.tolist()],
-            np.int64,
-        )
-        numbers.append(own_numbers[inverse] if distinct.size else codes)
-        offsets.append(own)
+    for name, batches in stored.parts([name for name in names.values() if name is not None]):
+        of_file = [_places_of(places, batch, names, topics, partitions) for batch in batches]
+        if not stored.is_unreadable(name):
+            numbers += [own_numbers for own_numbers, _ in of_file]
+            offsets += [own_offsets for _, own_offsets in of_file]
     empty = np.zeros(0, np.int64)
     return PlacedRows(np.concatenate([*numbers, empty]), np.concatenate([*offsets, empty]), places.partitions)
+
+
+def _places_of(
+    places: Places,
+    batch: pa.RecordBatch,
+    names: Mapping[str, str | None],
+    topics: Sequence[str],
+    partitions: Sequence[int],
+) -> tuple[Ints, Ints]:
+    """Returns the numbers of the partitions of rows, and their offsets. topics, partitions: those of the table."""
+    offsets = np.asarray(pc.fill_null(batch.column(names["offset"]), NOWHERE)).astype(np.int64, copy=False)
+    codes = np.zeros(batch.num_rows, np.int64)
+    if names["partition"] is not None:
+        codes = np.asarray(pc.fill_null(batch.column(names["partition"]), NOWHERE)).astype(np.int64)
+    elif partitions:
+        codes += partitions[0]
+    codes, known = codes & 0xFFFFFFFF, topics
+    if names["topic"] is not None:
+        encoded = batch.column(names["topic"]).dictionary_encode()
+        codes |= np.asarray(pc.fill_null(encoded.indices, 0)).astype(np.int64) << 32
+        known = encoded.dictionary.to_pylist()
+    distinct, inverse = distinct_of(codes)
+    numbers = [
+        places.number_of(known[code >> 32], int(np.uint32(code & 0xFFFFFFFF).view(np.int32))) for code in distinct
+    ]
+    return np.array(numbers, np.int64)[inverse], offsets
 
 
 def _inside(placed: PlacedRows, ranges: Sequence[Range]) -> PlacedRows:
@@ -209,7 +221,7 @@ def _dead_offsets(opened: Opened, table: Table) -> dict[tuple[str, int], Ints]:
     if state is None or state.head_id is None:
         return {}
     table_of_dead = Table(table.spec.model_copy(update={"name": table.dead_letter_table_name}))
-    stored = stored_rows(opened, table_of_dead, state)
+    stored = stored_rows(opened.catalog, table_of_dead, state)
     offsets: dict[tuple[str, int], list[int]] = {}
     for batch in stored.batches(["topic", "partition", "offset"]):
         for row in batch.to_pylist():

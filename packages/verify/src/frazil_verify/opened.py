@@ -148,12 +148,12 @@ def hexadecimal(**digests: int | None) -> dict[str, str]:
     return {name: f"{digest:016x}" for name, digest in digests.items() if digest is not None}
 
 
-def stored_rows(opened: Opened, table: Table, state: TableState, snapshot_id: int | None = None) -> StoredRows:
+def stored_rows(catalog: IcebergCatalog, table: Table, state: TableState, snapshot_id: int | None = None) -> StoredRows:
     """Returns the rows of a loaded table. snapshot_id: of another snapshot than its newest one."""
     snapshot_id = snapshot_id or state.head_id
     assert snapshot_id is not None
     target = plain_target(state)
-    java = opened.catalog.java_table(table.name)
+    java = catalog.java_table(table.name)
     location = str(java.operations().current().metadataFileLocation())
     return StoredRows(location, file_io(target), snapshot_id, target.arrow_schema)
 

@@ -1,4 +1,4 @@
-"""The rows of a table that only appends, compared with its ledger: commit by commit, without the topic.
+"""The rows of a table that only appends, compared with a ledger: with its own, commit by commit, or with that of its copy.
 
 A commit's own rows are the files that it has added. Where compaction has replaced them, the rows of all such files together
 must be those of all such commits.
@@ -11,15 +11,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.port import TableState
 from frazil.catalog.progress import key
 from frazil.ingest.tables.table import Table
 from frazil.ledger import MODULUS
 from frazil.printable import plural
 from frazil.types import Progress
 from frazil.write.digests import digest_of, row_hashes
+from frazil.write.plain_target import plain_target
 from frazil_verify.findings import Finding, Findings, Kind
 from frazil_verify.history import History, Snapshot, read_history
-from frazil_verify.independent.stored import StoredFile
+from frazil_verify.independent.stored import RowsNotReadable, StoredFile
 from frazil_verify.ledger_check import REPAIR_ID, moves
 from frazil_verify.opened import Opened, stored_rows
 
@@ -75,7 +78,7 @@ def check_digests(
     state = table.state
     if not has_digests(table) or state is None:
         return False
-    stored = stored_rows(opened, table, state, snapshot_id)
+    stored = stored_rows(opened.catalog, table, state, snapshot_id)
     dropped = stored.dropped_columns()
     if dropped:
         findings.note(f"rows are not compared with the ledger, as columns were dropped: {', '.join(dropped[:_SHOWN])}")
@@ -91,6 +94,34 @@ def check_digests(
     files = {file: sums[file.name] for file in stored.files() if file.name in sums}
     compare(opened.spec.pipeline, history, snapshot_id, files, findings)
     return True
+
+
+def count_of_equal(catalog: IcebergCatalog, table: Table, copy: TableState) -> int | None:
+    """Returns how many rows a loaded table has, where they are those that the commits of its copy have written, by the
+    digest in the copy's ledger; None where they are not, or nobody knows: each row is to be compared then. The copy's files
+    are not read.
+    """
+    state, ledger = table.state, copy.progress.ledger
+    if (
+        state is None
+        or ledger is None
+        or ledger.rows is None
+        or ledger.row_digest is None
+        or not ledger.has_known_hashes
+    ):
+        return None
+    kinds = (plain_target(of).arrow_schema for of in (state, copy))
+    if not next(kinds).equals(next(kinds), check_metadata=True):  # Hashes are keyed by the ids of columns.
+        return None
+    stored, wanted = stored_rows(catalog, table, state), Sum(ledger.rows, ledger.row_digest)
+    try:
+        files = list(stored.files())
+        if sum(file.rows for file in files) != wanted.rows and not any(file.has_deletes for file in files):
+            return None
+        total = digest_of_batches(stored.batches())
+    except RowsNotReadable:
+        return None
+    return total.rows if total == wanted and not stored.unreadable else None
 
 
 def compare(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frazil.api.results import VerifiedTable
+from frazil.api.results import Difference, VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import NotReadable, rows_of
@@ -55,6 +55,7 @@ from frazil_verify.kept import open_kept
 from frazil_verify.late_times import late_times
 from frazil_verify.reference_versions import UnknownVersions, check_versions, parts_of, references_at
 from frazil_verify.routed import with_values
+from frazil_verify.row_digests import count_of_equal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,7 +172,7 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
         note(f"comparing {table.name}")
         try:
             is_partial = has_lost_records(table, opened.source, catalog)
-            result = _verified(jvm, catalog, copied, table, copied_tables[table.name], is_partial)
+            result = _verified(opened, copied, table, copied_tables[table.name], is_partial)
             unknown = late[table.name].unknown if table.name in late else ""
             if unknown and result.is_equal is False:
                 result = VerifiedTable(table.name, f"{_counted(result)}, and {unknown}", BY_LEDGER)
@@ -242,20 +243,21 @@ def _ignore(_: Sequence[Table]) -> None:
     """Takes the place of what shows the state of a run."""
 
 
-def _verified(
-    jvm: Jvm, catalog: IcebergCatalog, copied: IcebergCatalog, table: Table, copy: Table, is_partial: bool
-) -> VerifiedTable:
+def _verified(opened: _Opened, copied: IcebergCatalog, table: Table, copy: Table, is_partial: bool) -> VerifiedTable:
     assert table.state is not None
     if copy.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF) or copy.position() != table.position():
         reason = copy.status.reason or "the topic could not be read to the table's progress"
         remedy = "mend what the reason names, and run it again; --ledger needs no copy"
         return VerifiedTable(table.name, f"{INCOMPLETE}: {reason}", remedy)
-    spark = jvm.session()
-    rows = partial(rows_of, spark)
     state = copied.load(copy.name)
     if state is None or state.head_id is None or table.state.head_id is None:
         return VerifiedTable(table.name, "it has no rows yet", NOT_YET)
-    ours, wanted = rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id)
+    # Of a copy that a cluster has made, the rows are compared there.
+    count = None if opened.scratch else count_of_equal(opened.catalog, table, state)
+    if count is not None:
+        return VerifiedTable(table.name, difference=Difference(count, 0, 0), is_partial=is_partial)
+    rows = partial(rows_of, opened.jvm.session())
+    ours, wanted = rows(opened.catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id)
     # Which values a sketch of quantiles keeps depends on the batches that records are read in.
     sketches = [name for name, function in table.spec.changes.merge if function == "quantile_sketch"]
     lists = unordered_lists(table.spec)

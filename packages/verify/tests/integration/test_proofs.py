@@ -136,6 +136,24 @@ def test_whole_rows_are_those_of_the_ledger(scene: Scene) -> None:
     assert any("no digest of its rows" in note for note in tables[PEOPLE]["notes"])
 
 
+def test_a_copy_has_the_rows_of_whole_tables_and_not_those_of_a_damaged_file(scene: Scene) -> None:
+    path = scene.file_of(EVENTS)
+    whole = path.read_bytes()
+    rows = pq.ParquetFile(path).read()
+    code, tables = scene.verify()
+    assert (code, [table["equal"] for table in tables.values()], tables[EVENTS]["rows"]) == (0, [True, True], 117)
+    place = rows.schema.get_field_index("amount")
+    others = pa.concat_tables(
+        [rows.slice(0, 1).set_column(place, rows.schema.field(place), pa.array([0.5])), rows.slice(1)]
+    )
+    replace_rows(path, others)
+    code, tables = scene.verify(EVENTS)
+    path.write_bytes(whole)
+    assert (code, tables[EVENTS]["rows"], tables[EVENTS]["missing"], tables[EVENTS]["surplus"]) == (4, 117, 1, 1), (
+        tables
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "point"),

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from frazil.ingest.tables.table import Table
+from frazil.types import Progress
+from frazil.write.plain_target import plain_target
+from frazil_verify import row_digests
 from frazil_verify.findings import Findings, Kind
 from frazil_verify.history import History
-from frazil_verify.independent.stored import StoredFile
-from frazil_verify.row_digests import Sum, compare
+from frazil_verify.independent.stored import RowsNotReadable, StoredFile
+from frazil_verify.row_digests import Sum, compare, count_of_equal
+from packages.verify.tests.unit.planted import Filled, MemoryRows, Row
 from packages.verify.tests.unit.test_ledger_check import PIPELINE, clean, committed, snapshot
+from tests.simulation.judge.loop import TABLE, Sent
 
 ROWS = 8
 """The number of rows of each commit, whose hashes have the sum 1."""
@@ -90,3 +105,46 @@ def test_rows_that_others_have_added_or_deleted_accuse_nobody() -> None:
 def test_commits_after_the_snapshot_do_not_count() -> None:
     history = History((*clean(), committed(6)))
     assert compared(whole(1, 2, 3, 4, 5), history, 5).counts == {}
+
+
+@dataclass
+class OneFile(MemoryRows):
+    """Rows in a file. error: what reading them raises."""
+
+    error: str = ""
+
+    def files(self) -> Iterator[StoredFile]:
+        """See StoredRows."""
+        yield StoredFile("rows", 1, len(self.rows), False)
+
+    def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """See StoredRows."""
+        yield from super().batches(names)
+        if self.error:
+            raise RowsNotReadable(self.error)
+
+
+def test_rows_are_those_of_a_copy_where_its_ledger_has_their_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [json.dumps({"id": number, "name": f"n{number}"}).encode() for number in range(20)]
+    filled = Filled.of(tmp_path, {"columns": {"id": "long", "name": "string"}}, [Sent(0, value) for value in values])
+    table, copy, catalog = Table(filled.loop.spec.tables[0]), filled.loop.catalog.load(TABLE), None
+    table.state = copy
+    assert copy is not None
+    schema = plain_target(copy).arrow_schema
+
+    def count(rows: list[Row], copied: Any = copy, **more: Any) -> int | None:
+        monkeypatch.setattr(row_digests, "stored_rows", lambda *_: OneFile(rows, schema, **more))
+        of_catalog: Any = catalog
+        return count_of_equal(of_catalog, table, copied)
+
+    rows = filled.rows()
+    assert count(rows) == count(rows[::-1]) == 20
+    assert count(rows[1:]) is None
+    assert count([*rows, rows[0]]) is None
+    assert count([{**rows[0], "name": "other"}, *rows[1:]]) is None
+    assert count([rows[1], *rows[1:]]) is None
+    assert count(rows, unreadable={"rows": "it ends"}) is None
+    assert count(rows, error="it is gone") is None
+    assert count(rows, replace(copy, progress=Progress())) is None

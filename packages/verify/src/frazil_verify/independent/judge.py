@@ -1,7 +1,8 @@
 """Compares the rows that records must have become with those that a table has, and reports where in Kafka they differ.
 
-The first pass keeps a hash and a place of each row. What is left when equal hashes are paired is read again, record by
-record and value by value, so that a difference is one that Python sees, and is shown with both values.
+The first pass has a hash and a place of each row, on disk, and sums of the hashes in memory. What is left when equal
+hashes are paired is read again, record by record and value by value, so that a difference is one that Python sees, and is
+shown with both values.
 """
 
 from __future__ import annotations
@@ -16,8 +17,29 @@ import pyarrow.compute as pc
 
 from frazil.write.digests import digest_of, row_hashes
 from frazil_verify.findings import MOST_SHOWN, Finding, Findings, Kind
-from frazil_verify.independent.matching import NOWHERE, U64, Ints, Places, are_inside, doubled, match, runs_of
-from frazil_verify.independent.parts import HASH, IS_DELETE, NUMBER, OFFSET, ORDER, Keeper, topic_parts
+from frazil_verify.independent.matching import (
+    NOWHERE,
+    U64,
+    Ints,
+    Places,
+    Side,
+    are_inside,
+    distinct_of,
+    doubled,
+    match,
+    runs_of,
+)
+from frazil_verify.independent.parts import (
+    HASH,
+    IS_DELETE,
+    NUMBER,
+    OFFSET,
+    ORDER,
+    InMemory,
+    Keeper,
+    TopicPart,
+    topic_parts,
+)
 from frazil_verify.independent.rules import NotJudged, RowMaker, Rules
 from frazil_verify.independent.stored import StoredRows
 from frazil_verify.independent.topic import Range, Record
@@ -101,7 +123,7 @@ class Judge:
     ) -> None:
         """read: returns the records of ranges. ranges: of all records that count. note: receives the progress. read_ranges:
         with further records, which may replace the rows of those that count; None: these alone are read. keeper:
-        keeps what the first pass has, and has what it had before.
+        keeps what the first pass has, and has what it had before; None: it is kept in memory.
         """
         self._rules = rules
         self._stored = stored
@@ -109,7 +131,7 @@ class Judge:
         self._ranges = ranges
         self._read_ranges = ranges if read_ranges is None else read_ranges
         self._note = note
-        self._keeper = keeper
+        self._keeper: Keeper = InMemory() if keeper is None else keeper
         self._maker = RowMaker(rules)
         self._names = [column.name for column in rules.compared]
         self._place_columns = {
@@ -130,18 +152,25 @@ class Judge:
         judgement.findings.keeps_all, self._is_bounded = keeps_all, is_bounded
         expected, actual = self._expected(), self._actual()
         judgement.findings.add_unreadable(self._stored.unreadable)
-        hashes, numbers, offsets = expected.joined()
-        stored_hashes, stored_numbers, stored_offsets = actual.joined()
-        judgement.row_digest, judgement.expected_digest = digest_of(stored_hashes), digest_of(hashes)
-        judgement.expected_rows = hashes.size
+        judgement.row_digest, judgement.expected_digest = actual.sums.digest, expected.sums.digest
+        judgement.rows, judgement.expected_rows = actual.sums.count, expected.sums.count
+        differing = expected.sums.differing(actual.sums)
+        if differing.any():
+            self._note("reading what differs again")
+            self._find_differences(expected, actual, differing, is_partial)
+        return judgement
+
+    def _find_differences(
+        self, expected: Side, actual: Side, differing: np.ndarray[Any, np.dtype[np.bool_]], is_partial: bool
+    ) -> None:
+        """Adds a finding for each row that one side lacks. differing: the sums that differ."""
+        (hashes, numbers, offsets), _ = expected.rows_in(differing)
+        (stored_hashes, stored_numbers, stored_offsets), indexes = actual.rows_in(differing)
         unmatched = match(hashes, stored_hashes)
         missing = [
             (*expected.partitions[int(numbers[index])], int(offsets[index])) for index in unmatched.missing.tolist()
         ]
         surplus = unmatched.surplus
-        if not missing and not surplus.size:
-            return judgement
-        self._note("reading what differs again")
         known = {int(value) for value in hashes[np.isin(hashes, stored_hashes[surplus])].tolist()}
         surplus_places = [
             (*actual.partitions[int(stored_numbers[index])], int(stored_offsets[index]))
@@ -149,9 +178,11 @@ class Judge:
             else None
             for index in surplus.tolist()
         ]
-        repeated = {int(index) for index in doubled(stored_numbers, stored_offsets).tolist()}
-        self._explain(missing, surplus, surplus_places, stored_hashes, known, repeated, is_partial)
-        return judgement
+        placed = surplus[stored_offsets[surplus] != NOWHERE]
+        (_, numbers_there, offsets_there), there = actual.rows_at(stored_numbers[placed], stored_offsets[placed])
+        repeated = np.isin(indexes, there[doubled(numbers_there, offsets_there)])
+        are_repeated = set(np.flatnonzero(repeated).tolist())
+        self._explain(missing, surplus, surplus_places, stored_hashes, known, are_repeated, is_partial)
 
     @property
     def file_digests(self) -> Mapping[str, tuple[int, int]] | None:
@@ -181,11 +212,13 @@ class Judge:
 
     # ---- the first pass
 
-    def _expected(self) -> Places:
+    def _expected(self) -> Side:
+        """Returns the rows that the records must have become; counts the records."""
         places, state, judgement = Places(), _State(), self.judgement
+        side = Side(lambda: self._expected_places(places), places.partitions)
         total = sum(wanted.end - wanted.start for wanted in self._read_ranges)
         covered = 0
-        for wanted, part in topic_parts(self._rules, self._maker, self._read, self._read_ranges, self._keeper):
+        for wanted, part in self._topic_parts():
             judgement.records += part.records
             judgement.dead += part.dead
             judgement.record_digest = (judgement.record_digest + part.digest) % 2**64
@@ -197,54 +230,79 @@ class Judge:
             if self._rules.key_columns:
                 state.apply(part.rows, number, len(self._rules.key_columns))
             else:
-                hashes, offsets = (np.asarray(part.rows.column(name)) for name in (HASH, OFFSET))
-                places.add(hashes, np.full(hashes.size, number), offsets)
+                side.sums.add(np.asarray(part.rows.column(HASH)))
         if self._rules.key_columns:
-            last = list(state.rows.values())
-            kept = np.array([change[0] for change in last], np.uint64)
-            numbers, offsets = (np.array([change[part] for change in last], np.int64) for part in (1, 2))
-            if self._is_bounded:
-                inside = are_inside(self._ranges, places.partitions, numbers, offsets)
-                kept, numbers, offsets = kept[inside], numbers[inside], offsets[inside]
-            places.add(kept, numbers, offsets)
-        return places
+            places.add(*self._last(state, places.partitions))
+            side = Side(lambda: iter([places.joined()]), places.partitions)
+            side.sums.add(places.joined()[0])
+        return side
 
-    def _actual(self) -> Places:
+    def _topic_parts(self) -> Iterator[tuple[Range, TopicPart]]:
+        return topic_parts(self._rules, self._maker, self._read, self._read_ranges, self._keeper)
+
+    def _expected_places(self, places: Places) -> Iterator[tuple[U64, Ints, Ints]]:
+        """Yields hashes, numbers of partitions and offsets of the rows that the records of a table without keys make."""
+        for wanted, part in self._topic_parts():
+            if part.rows.num_rows:
+                hashes, offsets = (np.asarray(part.rows.column(name)) for name in (HASH, OFFSET))
+                yield hashes, np.full(hashes.size, places.number_of(wanted.topic, wanted.partition)), offsets
+
+    def _last(self, state: _State, partitions: Sequence[tuple[str, int]]) -> tuple[U64, Ints, Ints]:
+        """Returns the last changes of all keys: hashes, numbers of partitions and offsets."""
+        last = list(state.rows.values())
+        hashes = np.array([change[0] for change in last], np.uint64)
+        numbers, offsets = (np.array([change[part] for change in last], np.int64) for part in (1, 2))
+        if not self._is_bounded:
+            return hashes, numbers, offsets
+        inside = are_inside(self._ranges, partitions, numbers, offsets)
+        return hashes[inside], numbers[inside], offsets[inside]
+
+    def _actual(self) -> Side:
+        """Returns the rows that the table has."""
         places = Places()
-        for part in self._stored_parts(places):
-            hashes, numbers, offsets = part
-            if self._is_bounded:
-                kept = self._inside(places, numbers, offsets)
-                hashes, numbers, offsets = hashes[kept], numbers[kept], offsets[kept]
-            places.add(hashes, numbers, offsets)
-            self.judgement.rows += hashes.size
-        return places
+        side = Side(lambda: self._stored_parts(places), places.partitions)
+        for hashes, _, _ in side.parts():
+            side.sums.add(hashes)
+        return side
 
     def _stored_parts(self, places: Places) -> Iterator[tuple[U64, Ints, Ints]]:
         """Yields hashes, numbers of partitions and offsets of the rows, file by file."""
         topics = sorted({wanted.topic for wanted in self._ranges})
         for name, batches in self._stored.parts(self._names):
-            kept = None if self._keeper is None else self._keeper.part(name)
+            kept = self._keeper.part(name)
             if kept is None:
-                table, partitions = self._part_of(batches, topics)
-                if self._keeper is not None and not self._stored.is_unreadable(name):
+                table, partitions = self._part_of(name, batches, topics)
+                if not self._stored.is_unreadable(name):
                     self._keeper.keep(name, table, {"partitions": partitions})
             else:
                 table, partitions = kept[0], [(topic, number) for topic, number in kept[1]["partitions"]]
-            hashes, numbers, offsets = (np.asarray(table.column(column)) for column in (HASH, NUMBER, OFFSET))
-            self._file_digests[name] = hashes.size, digest_of(hashes)
             known = np.array([places.number_of(*partition) for partition in partitions] or [0], np.int64)
-            yield hashes, known[numbers], offsets
+            digest = 0
+            for batch in table.to_batches():
+                hashes, numbers, offsets = (np.asarray(batch.column(column)) for column in (HASH, NUMBER, OFFSET))
+                digest += digest_of(hashes)
+                part = hashes, known[numbers], offsets
+                if self._is_bounded:
+                    inside = self._inside(places, *part[1:])
+                    part = hashes[inside], part[1][inside], offsets[inside]
+                yield part
+            self._file_digests[name] = table.num_rows, digest % 2**64
 
     def _part_of(
-        self, batches: Iterable[pa.RecordBatch], topics: Sequence[str]
+        self, name: str, batches: Iterable[pa.RecordBatch], topics: Sequence[str]
     ) -> tuple[pa.Table, list[tuple[str, int]]]:
-        """Returns hashes and places of rows, and the partitions by their numbers among these."""
+        """Returns hashes and places of rows, none of a file that cannot be read, and the partitions by their numbers among
+        these.
+        """
         own = Places()
         for batch in batches:
             own.add(row_hashes(batch), *self._places_of(own, batch, topics))
-        hashes, numbers, offsets = own.joined()
-        return pa.table({HASH: hashes, NUMBER: numbers.astype(np.int64), OFFSET: offsets}), own.partitions
+        if self._stored.is_unreadable(name):
+            own = Places()
+        kinds = {HASH: pa.uint64(), NUMBER: pa.int32(), OFFSET: pa.int64()}
+        parts = (own.hashes, own.numbers, own.offsets)
+        columns = [pa.chunked_array(part, kind) for part, kind in zip(parts, kinds.values(), strict=True)]
+        return pa.table(columns, names=list(kinds)), own.partitions
 
     def _inside(self, places: Places, numbers: Ints, offsets: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which rows are of the ranges. Raises: NotJudged where rows do not name their places."""
@@ -271,11 +329,10 @@ class Judge:
         )
         # Topic and partition in one word, so that each pair is looked up once.
         words = np.asarray(encoded.indices).astype(np.int64) << 32 | own_partitions.astype(np.int64) & 0xFFFFFFFF
-        distinct, inverse = np.unique(words, return_inverse=True)
+        distinct, inverse = distinct_of(words)
         known = encoded.dictionary.to_pylist()
         of_distinct = [
-            places.number_of(known[word >> 32], int(np.uint32(word & 0xFFFFFFFF).view(np.int32)))
-            for word in distinct.tolist()
+            places.number_of(known[word >> 32], int(np.uint32(word & 0xFFFFFFFF).view(np.int32))) for word in distinct
         ]
         return np.array(of_distinct, np.int64)[inverse], offsets
 

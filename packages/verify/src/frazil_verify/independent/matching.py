@@ -1,15 +1,17 @@
 """Two multisets of rows compared by hashes: those that records make, and those that a table has.
 
-What is kept of a row is 20 bytes, so that fifty million rows of each side fit into memory. Rows whose hash one side lacks
-are read again by their places, and compared value by value.
+Nothing is kept in memory of a row: sums of the hashes, by their first bits, show that both sides have the same rows. Only
+where sums differ are hashes paired, with 20 bytes for each row in these sums. Rows whose hash one side lacks are read again
+by their places, and compared value by value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil_verify.independent.topic import Range
@@ -18,6 +20,81 @@ U64 = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 NOWHERE = -1
 """The number of a partition, and the offset, of a row whose place is not known."""
+_BITS = 16
+_Rows = tuple[U64, Ints, Ints]
+"""Hashes, numbers of partitions and offsets of rows. The arrays have the shape `(n_rows,)`."""
+
+
+class Sums:
+    """How many rows there are, and the sum of their hashes modulo 2**64, by the first bits of the hashes: a megabyte,
+    however many rows there are. Sums of the same rows are equal, whatever their order. Other rows have equal sums as seldom
+    as one sum of all hashes is equal, once in 2**64: all sums together are that one.
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(2**_BITS, np.int64)
+        self._sums: U64 = np.zeros(2**_BITS, np.uint64)
+
+    def add(self, hashes: U64) -> None:
+        """Adds rows."""
+        numbers = _numbers_of(hashes)
+        self._counts += np.bincount(numbers, minlength=self._counts.size)
+        np.add.at(self._sums, numbers, hashes)
+
+    @property
+    def count(self) -> int:
+        """The number of all rows."""
+        return int(self._counts.sum())
+
+    @property
+    def digest(self) -> int:
+        """The sum of the hashes of all rows, modulo 2**64."""
+        return int(self._sums.sum())
+
+    def differing(self, other: Sums) -> NDArray[np.bool_]:
+        """Returns which sums are others there, bool `(n_sums,)`."""
+        differing: NDArray[np.bool_] = (self._counts != other._counts) | (self._sums != other._sums)
+        return differing
+
+
+def _numbers_of(hashes: U64) -> Ints:
+    """Returns the numbers of the sums that rows are in."""
+    return (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
+
+
+@dataclass
+class Side:
+    """The rows of one side."""
+
+    #: Returns the rows in parts, again each time.
+    parts: Callable[[], Iterator[_Rows]]
+    #: Topic and partition by number.
+    partitions: list[tuple[str, int]]
+    sums: Sums = field(default_factory=Sums)
+
+    def rows_in(self, wanted: NDArray[np.bool_]) -> tuple[_Rows, Ints]:
+        """Returns the rows in some sums, in their order, and the indexes that they have among all rows."""
+        return self._picked(lambda hashes, *_: wanted[_numbers_of(hashes)])
+
+    def rows_at(self, numbers: Ints, offsets: Ints) -> tuple[_Rows, Ints]:
+        """Returns the rows at some places, as `rows_in` does."""
+
+        def are_there(_: U64, own_numbers: Ints, own_offsets: Ints) -> NDArray[np.bool_]:
+            there = np.zeros(own_offsets.size, np.bool_)
+            for number in np.unique(numbers):
+                there |= (own_numbers == number) & np.isin(own_offsets, offsets[numbers == number])
+            return there
+
+        return self._picked(are_there)
+
+    def _picked(self, are_wanted: Callable[[U64, Ints, Ints], NDArray[np.bool_]]) -> tuple[_Rows, Ints]:
+        places, indexes, before = Places(), [np.zeros(0, np.int64)], 0
+        for hashes, numbers, offsets in self.parts():
+            kept = np.flatnonzero(are_wanted(hashes, numbers, offsets))
+            places.add(hashes[kept], numbers[kept], offsets[kept])
+            indexes.append(kept + before)
+            before += hashes.size
+        return places.joined(), np.concatenate(indexes)
 
 
 @dataclass
@@ -43,7 +120,7 @@ class Places:
             self.partitions.append((topic, partition))
         return self.partitions.index((topic, partition))
 
-    def joined(self) -> tuple[U64, Ints, Ints]:
+    def joined(self) -> _Rows:
         """Returns hashes, numbers of partitions and offsets of all rows."""
         if not self.hashes:
             return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -98,6 +175,12 @@ def are_inside(
         nearest = np.maximum(np.searchsorted(bounds[:, 0], offsets[rows], "right") - 1, 0)
         inside[rows] = (offsets[rows] >= bounds[nearest, 0]) & (offsets[rows] < bounds[nearest, 1])
     return inside
+
+
+def distinct_of(words: Ints) -> tuple[list[int], Ints]:
+    """Returns the distinct ones of words, and each word's index among these. NumPy would sort them."""
+    encoded = pa.array(words).dictionary_encode()
+    return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64)
 
 
 def runs_of(offsets: Sequence[int] | Ints) -> list[tuple[int, int]]:

@@ -32,6 +32,21 @@ class Keeper(Protocol):
         """Keeps a part."""
 
 
+class InMemory:
+    """Keeps parts as long as it is there itself."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[pa.Table, dict[str, Any]]] = {}
+
+    def part(self, name: str) -> tuple[pa.Table, dict[str, Any]] | None:
+        """See Keeper."""
+        return self._parts.get(name)
+
+    def keep(self, name: str, table: pa.Table, facts: Mapping[str, Any]) -> None:
+        """See Keeper."""
+        self._parts[name] = table, dict(facts)
+
+
 @dataclass
 class TopicPart:
     """What the records of one range must have become."""
@@ -75,7 +90,7 @@ def topic_parts(
     maker: RowMaker,
     read: Callable[[Sequence[Range]], Iterable[list[Record]]],
     ranges: Sequence[Range],
-    keeper: Keeper | None,
+    keeper: Keeper,
 ) -> Iterator[tuple[Range, TopicPart]]:
     """Yields the parts of ranges in their order: those that were kept, and others when they have been read.
 
@@ -83,7 +98,7 @@ def topic_parts(
     """
     unread: list[Range] = []
     for wanted in _cut(ranges):
-        kept = None if keeper is None else keeper.part(_name_of(wanted))
+        kept = keeper.part(_name_of(wanted))
         if kept is None:
             unread.append(wanted)
             continue
@@ -108,7 +123,7 @@ def _read_parts(
     maker: RowMaker,
     read: Callable[[Sequence[Range]], Iterable[list[Record]]],
     ranges: Sequence[Range],
-    keeper: Keeper | None,
+    keeper: Keeper,
 ) -> Iterator[tuple[Range, TopicPart]]:
     place, growing = 0, _Growing()
     for read_records in read(_joined(ranges)) if ranges else ():
@@ -148,10 +163,9 @@ def _holds(wanted: Range, record: Record) -> bool:
     return is_there and wanted.start <= record.offset < wanted.end
 
 
-def _finished(growing: _Growing, wanted: Range, keeper: Keeper | None) -> TopicPart:
+def _finished(growing: _Growing, wanted: Range, keeper: Keeper) -> TopicPart:
     part = growing.part()
-    if keeper is not None:
-        keeper.keep(_name_of(wanted), part.rows, {"records": part.records, "dead": part.dead, "digest": part.digest})
+    keeper.keep(_name_of(wanted), part.rows, {"records": part.records, "dead": part.dead, "digest": part.digest})
     return part
 
 

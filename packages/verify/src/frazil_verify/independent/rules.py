@@ -1,21 +1,23 @@
 """What the records of a topic must have become: rows in the columns of their table, by the formats' libraries and rules.
 
-Records of JSON whose values have the types of their columns take a quick way. The rules of `frazil_verify/model` decide on
-all others, one by one.
+Records of JSON whose values have the types of their columns take a quick way: many at once by Arrow's reader, or one by one
+by Python's where this refuses some. The rules of `frazil_verify/model` decide on all others, one by one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from frazil_verify.independent.many import EXACT, ManyReader
+from frazil_verify.independent.matching import Ints
 from frazil_verify.independent.routes import Route
 from frazil_verify.independent.topic import Record
 from frazil_verify.model import avro, connect, debezium, json_records, protobuf
@@ -26,7 +28,6 @@ from frazil_verify.model.rows import Node, Outcome, Walk
 from frazil_verify.model.settings import RESCUED, Settings, Table
 
 UPSERT, DELETE = "upsert", "delete"
-_EXACT = 2**53
 _BY_COPY = "run it without --independent: a copy of the table is made and compared"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KNOWN_METADATA = ("topic", "partition", "offset", "timestamp", "key", "image")
@@ -94,7 +95,7 @@ class Made:
     #: The rows, in the compared columns.
     rows: pa.Table
     #: The index of each row's record, int64 `(n_rows,)`.
-    sources: np.ndarray[Any, np.dtype[np.int64]]
+    sources: Ints
     #: The indexes of records that must be dead letters, or may be.
     dead: list[int] = field(default_factory=list)
     #: The number of records that change nothing.
@@ -125,6 +126,9 @@ class RowMaker:
         self._metadata = {column: name for name, column in rules.settings.metadata.items()}
         self._texts = {column.name for column in rules.schema if pa.types.is_string(column.type)}
         self._quick = self._quick_types()
+        self._many = ManyReader(
+            pa.schema([pa.field(of.name, of.type) for of in self._fields if of.name in self._quick])
+        )
         self._signatures: dict[Any, _Quick | None] = {}
         envelope = rules.format.envelope
         is_avro = rules.format.name == "avro"
@@ -207,24 +211,44 @@ class RowMaker:
         return quick
 
     def _make_quickly(self, records: Sequence[Record]) -> Made | None:
+        quick = self._by_arrow(records) or self._one_by_one(records)
+        if quick is None:
+            return None
+        table, sources = quick
+        if sources.size == len(records):
+            return Made(table, sources)
+        slow = np.setdiff1d(np.arange(len(records)), sources)
+        others = [records[number] for number in slow.tolist()]
+        made = self._made(others, [self.outcome_of(record) for record in others])
+        return Made(
+            pa.concat_tables([table, made.rows]),
+            np.concatenate([sources, slow[made.sources]]),
+            slow[made.dead].tolist() if made.dead else [],
+            made.idle,
+        )
+
+    def _by_arrow(self, records: Sequence[Record]) -> tuple[pa.Table, Ints] | None:
+        """Returns the rows that need no rule, and the indexes of their records; None where Arrow does not read them all."""
+        read = self._many.read([record.value for record in records])
+        if read is None:
+            return None
+        table, sources = read
+        kept = records if sources.size == len(records) else [records[number] for number in sources.tolist()]
+        columns = [
+            table.column(column.name) if column.name in self._quick else self._column(column, [], kept)
+            for column in self._fields
+        ]
+        return pa.Table.from_arrays(columns, schema=pa.schema(self._fields)), sources
+
+    def _one_by_one(self, records: Sequence[Record]) -> tuple[pa.Table, Ints] | None:
+        """Returns the same; None where Arrow does not take the values."""
         rows = [self._quickly(record.value) for record in records]
-        slow = [number for number, row in enumerate(rows) if row is None]
         kept = [number for number, row in enumerate(rows) if row is not None]
         try:
             table = self._table([row for row in rows if row is not None], [records[number] for number in kept])
         except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, pa.ArrowTypeError):
             return None
-        sources = np.array(kept, np.int64)
-        if not slow:
-            return Made(table, sources)
-        other = self._made([records[number] for number in slow], [self.outcome_of(records[number]) for number in slow])
-        places = np.array(slow, np.int64)
-        return Made(
-            pa.concat_tables([table, other.rows]),
-            np.concatenate([sources, places[other.sources]]),
-            [slow[number] for number in other.dead],
-            other.idle,
-        )
+        return table, np.array(kept, np.int64)
 
     def _quickly(self, value: bytes | None) -> dict[str, Any] | None:
         """Returns the row of a value; None where a rule must decide."""
@@ -247,7 +271,7 @@ class RowMaker:
             return None
         for name in quick.doubles:
             number = row[name]
-            if (type(number) is int and (number == 0 or abs(number) >= _EXACT)) or number - number != 0:
+            if (type(number) is int and (number == 0 or abs(number) >= EXACT)) or number - number != 0:
                 return None  # `-0` is a negative zero, a larger integer may be inexact, and 1e400 is infinite.
         return row
 
@@ -340,17 +364,18 @@ class RowMaker:
         return tuple(row.get(name) for name in names)
 
     def _table(self, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Table:
-        columns = []
-        for column in self._fields:
-            name = self._metadata.get(column.name, "")
-            if name in _KNOWN_METADATA and name != "image":
-                values: Iterator[Any] | list[Any] = list(_metadata_of(name, records))
-                if name == "key" and pa.types.is_string(column.type):
-                    values = [None if key is None else key.decode() for key in values]
-            else:
-                values = _values_of(column.name, rows)
-            columns.append(pa.array(values, column.type))
+        columns = [self._column(column, rows, records) for column in self._fields]
         return pa.Table.from_arrays(columns, schema=pa.schema(self._fields))
+
+    def _column(self, column: pa.Field, rows: Sequence[Mapping[str, Any]], records: Sequence[Record]) -> pa.Array:
+        """Returns a column of rows; of nulls where there are no rows of the records."""
+        name = self._metadata.get(column.name, "")
+        if name not in _KNOWN_METADATA or name == "image":
+            return pa.array(_values_of(column.name, rows), column.type) if rows else pa.nulls(len(records), column.type)
+        values = _metadata_of(name, records)
+        if name == "key" and pa.types.is_string(column.type):
+            values = [None if key is None else key.decode() for key in values]
+        return pa.array(values, column.type)
 
 
 def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -360,14 +385,11 @@ def _values_of(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         return [row.get(name) for row in rows]
 
 
-def _metadata_of(name: str, records: Sequence[Record]) -> Iterator[Any]:
-    if name == "timestamp":
-        for record in records:
-            moment = record.timestamp_ms
-            yield None if moment is None else _EPOCH + timedelta(milliseconds=moment)
-        return
-    for record in records:
-        yield getattr(record, name)
+def _metadata_of(name: str, records: Sequence[Record]) -> list[Any]:
+    if name != "timestamp":
+        return list(map(attrgetter(name), records))
+    moments = [record.timestamp_ms for record in records]
+    return [None if moment is None else _EPOCH + timedelta(milliseconds=moment) for moment in moments]
 
 
 def _refuse(text: str) -> Any:

@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, UnsupportedPyArrowTypeException, _read_all_delete_files
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 
 _TABLE = ("verify", "table")
+_ERRORS = (
+    OSError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    ResolveError,
+    UnsupportedPyArrowTypeException,
+    pa.ArrowException,
+)
+"""What PyIceberg raises for what it cannot read."""
 
 
 class RowsNotReadable(Exception):
@@ -56,8 +67,8 @@ class StoredRows:
 
     def parts(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         """Yields the rows of each file, with a name that the file and its deletes have. names: of the columns that are read;
-        None: all of `schema`. Files that do not exist or are damaged, and those whose deletes are, have no rows here, and
-        are named in `unreadable`.
+        None: all of `schema`. Files that do not exist or are damaged, and those whose deletes are, are named in `unreadable`
+        when their batches have been read: these are not all of their rows.
 
         Raises: RowsNotReadable.
         """
@@ -71,7 +82,7 @@ class StoredRows:
             rows = ArrowScan(table.metadata, self.io, scan.projection(), AlwaysTrue())
             for task in scan.plan_files():
                 yield _name_of(task, schema.names), self._batches_of(rows, task, schema)
-        except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+        except _ERRORS as error:
             raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
 
     def files(self) -> Iterator[StoredFile]:
@@ -87,7 +98,7 @@ class StoredRows:
                 path, count = task.file.file_path, task.file.record_count
                 name = _name_of(task, self.schema.names)
                 yield StoredFile(name, added_by.get(path, 0), count, bool(task.delete_files))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except _ERRORS as error:
             raise RowsNotReadable(f"PyIceberg cannot read the metadata: {error}") from None
 
     def dropped_columns(self) -> list[str]:
@@ -115,12 +126,14 @@ class StoredRows:
 
     def _batches_of(self, rows: ArrowScan, task: FileScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
-            batches = list(rows.to_record_batches([task]))
+            # `to_record_batches` has all rows of a file in memory at once, before it returns the first ones.
+            deletes = _read_all_delete_files(self.io, [task])
+            for batch in rows._record_batches_from_scan_tasks_and_deletes([task], deletes):
+                yield _in_schema(batch, schema)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
-            return
-        for batch in batches:
-            yield _in_schema(batch, schema)
+        except _ERRORS as error:
+            raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
 
 
 def _name_of(task: FileScanTask, names: Sequence[str]) -> str:

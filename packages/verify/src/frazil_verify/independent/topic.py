@@ -101,7 +101,7 @@ def _read_range(consumer: Consumer, wanted: Range) -> Iterator[list[Record]]:
 
 def _record_of(message: Any, wanted: Range, offset: int) -> Record:
     kind, at_ms = message.timestamp()
-    headers = tuple((name, value) for name, value in message.headers() or ())
+    headers = message.headers()
     return Record(
         wanted.topic,
         wanted.partition,
@@ -109,5 +109,5 @@ def _record_of(message: Any, wanted: Range, offset: int) -> Record:
         message.value(),
         message.key(),
         None if kind == _NO_TIMESTAMP else at_ms,
-        headers,
+        tuple(map(tuple, headers)) if headers else (),
     )
