@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.upsert.merge.merging import Merging
+from packages.state.tests.unit.merge.merging import Merging
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
 def test_a_renamed_pipeline_continues_at_the_offsets_of_the_former_name(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.catch_up()
-    summary = scene.catalog.summaries(TABLE)[-1]
+    summary = list(scene.catalog.summaries(TABLE))[-1]
     (tmp_path / "offsets.json").write_text(summary["frazil.p.offsets"])
     renamed = MemoryCatalog(tmp_path, "renamed")
     renamed._tables = scene.catalog._tables
