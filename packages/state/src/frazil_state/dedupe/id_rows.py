@@ -95,7 +95,7 @@ class IdRows:
         for name, pieces in self._ids.items():
             values = np.concatenate(pieces).astype(_TYPES.get(name, np.bool_), copy=False)
             pieces.clear()
-            # What all rows have is said once. Differences between neighbours are small, and most of the text are the hashes.
+            # What all rows have is reported once. Differences between neighbours are small: most of the text are the hashes.
             if name != HASH and (values == values[0]).all():
                 same[name] = str(int(values[0]))
             else:
