@@ -250,7 +250,7 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
         ("blobs", "blobs: {columns: [a], store: /blobs}", "the stage `blobs`"),
         ("protect", "protect: {a: hash}, protect_key: '${env:PROTECT_KEY}'", "the stage `protect`"),
         ("state", "mode: upsert, key_columns: [a], merge: {n: sum}", "the kind of table `merge`"),
-        ("state", "select: select a, sum(n) as n from records group by a", "the kind of table `merge`"),
+        ("state", "select: 'select a, sum(n) as n from records group by a'", "the kind of table `merge`"),
         ("state", "mode: history, key_columns: [a]", "the kind of table `history`"),
         ("state", "dedupe: {by: [a]}", "the kind of table `dedupe`"),
         ("jsonschema", "value: {format: json_schema}", "the format `json_schema`"),
