@@ -172,13 +172,13 @@ class _FirstRun(TableRun):
         self.changes.last_deletes.take(topic, changes.last_deletes, columns)
         if self.is_trial and changes.decoded.requested_fields:
             self._note_hints(requests_of_rows(self.source, topic, columns, changes.decoded))
-        return changes, _inputs(self.target, columns, changes)
+        return changes, _inputs(self.target, topic, columns, changes)
 
 
 def inputs_of(target: TableTarget, topic: str, records: Records) -> list[pa.Array]:
     """Returns the columns that Spark's expressions use, with a value for each record; null for one that makes no row."""
     records = with_topic(target, topic, records)
-    return _inputs(target, records, _read_source(target, topic, records))
+    return _inputs(target, topic, records, _read_source(target, topic, records))
 
 
 def _read_source(target: TableTarget, topic: str, records: Records) -> Changes:
@@ -186,13 +186,14 @@ def _read_source(target: TableTarget, topic: str, records: Records) -> Changes:
     return read_records(target.source, topic, records)
 
 
-def _inputs(target: TableTarget, records: Records, changes: Changes) -> list[pa.Array]:
+def _inputs(target: TableTarget, topic: str, records: Records, changes: Changes) -> list[pa.Array]:
     """Returns the inputs of records whose changes are known, as `inputs_of`."""
     source, part = target.source, target.spark_part
     assert source is not None
     assert part is not None
-    # Where records request columns, that may be bad ones alone, and the others become rows now.
-    is_read = not (changes.decoded.missing or changes.key_columns)
+    # Bad records alone may request columns: the others become rows now.
+    of_rows = replace(changes, decoded=requests_of_rows(source, topic, records, changes.decoded))
+    is_read = not of_rows.must_read_again
     rows = np.flatnonzero((changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & is_read)
     inputs = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
     places = spread_places(changes.records[rows], len(records["value"]))
