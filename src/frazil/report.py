@@ -73,6 +73,13 @@ class WrittenFiles:
     dead_letters: tuple[DataFile, ...] = ()
     #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
     scattered: tuple[str, ...] = ()
+    #: The number of rows that are summed and in no file (`TableTarget.is_summed`).
+    summed: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of the table."""
+        return sum(file.record_count for file in self.data) + self.summed
 
     @property
     def dead_letter_count(self) -> int:
@@ -86,6 +93,7 @@ class WrittenFiles:
             data=tuple(file for part in parts for file in part.data),
             dead_letters=tuple(file for part in parts for file in part.dead_letters),
             scattered=next((part.scattered for part in parts if part.scattered), ()),
+            summed=sum(part.summed for part in parts),
         )
 
 

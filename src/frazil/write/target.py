@@ -291,6 +291,8 @@ class TableTarget:
     #: None where the table takes all records of its topics.
     share: Share | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
+    #: Whether rows are counted and added to the digest, and not written: of copies that `frazil verify` compares.
+    is_summed: bool = False
     #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None
 

@@ -9,7 +9,7 @@ nothing to the pipeline's catalog, and writes nothing to Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -79,6 +79,11 @@ class Copies:
     def takes(self, goal: Mapping[Partition, int]) -> bool:
         """Whether a table with this goal can be copied in the same run."""
         return all(self.goal.get(partition, end) == end for partition, end in goal.items())
+
+    def of(self, tables: Sequence[Table]) -> Copies:
+        """Returns the copies of some of the tables."""
+        goals = [goal_of(table, table.progress.offsets) for table in tables]
+        return Copies(list(tables), {place: self.goal[place] for goal in goals for place in goal})
 
     @property
     def has_lookups(self) -> bool:
@@ -177,13 +182,14 @@ def _late_of_copy(table: Table, late: Mapping[str, LateTimes]) -> LateSpec | Non
     return setting if setting is None or recorded is None else setting.of_copy(recorded.times)
 
 
-def identity_of(spec: PipelineSpec, copies: Copies, scratch: str) -> Mapping[str, Any]:
+def identity_of(spec: PipelineSpec, copies: Copies, scratch: str, summed: Set[str]) -> Mapping[str, Any]:
     """Returns what two calls have in common, of which the second continues the copies of the first."""
     return {
         "version": __version__,
         "pipeline": spec.pipeline,
         "kafka": spec.kafka.get("bootstrap.servers"),
         "scratch": scratch,
+        "summed": sorted(summed),
         "tables": [
             [table.name, table.state.uuid if table.state else "", table.spec, table.progress.topic_ids]
             for table in copies.tables

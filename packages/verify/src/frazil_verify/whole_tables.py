@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from frazil.api.results import Difference, VerifiedTable
 from frazil.api.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics
@@ -25,16 +25,19 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.status import find_tables
 from frazil.printable import plural
+from frazil.report import TaskReport
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.models import TableSpec
-from frazil.types import by_partition
+from frazil.types import Batch, by_partition
+from frazil.write.target import TableTarget
 from frazil_verify.compare import PREFIX
 from frazil_verify.comparison import NotComparable, compare, with_sorted
 from frazil_verify.copies import (
@@ -77,6 +80,24 @@ class _Opened:
     scratch: str = ""
 
 
+class _SummingJobs(SparkJobs):
+    """Spark's jobs, in which rows of some tables that only append are counted and summed, and not written."""
+
+    def __init__(self, summed: Set[str], *args: Any) -> None:
+        """summed: the names of these tables. args: as of SparkJobs."""
+        super().__init__(*args)
+        self._summed = summed
+
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
+        """See JobRunner."""
+        targets = {topic: self._as_summed(target) for topic, target in job.targets.items()}
+        beside = {topic: tuple(map(self._as_summed, others)) for topic, others in job.beside.items()}
+        return super().run(batches, replace(job, targets=targets, beside=beside), pool=pool)
+
+    def _as_summed(self, target: TableTarget) -> TableTarget:
+        return replace(target, is_summed=target.name in self._summed)
+
+
 def verify_copies(
     spec: PipelineSpec, name: str | None, note: Callable[[str], None] = lambda _: None, scratch: str = ""
 ) -> list[VerifiedTable]:
@@ -112,32 +133,51 @@ def verify_copies(
     return [results[table_name] for table_name in sorted(results)]
 
 
-def _made_and_compared(opened: _Opened, copies: Copies) -> Iterator[VerifiedTable]:
-    """Makes the copies, or continues those of a call that was ended, and yields what was found of each table."""
-    kept = open_kept(identity_of(opened.spec, copies, opened.scratch))
+def _made_and_compared(opened: _Opened, copies: Copies, is_again: bool = False) -> Iterator[VerifiedTable]:
+    """Makes the copies, or continues those of a call that was ended, and yields what was found of each table. is_again:
+    whether the sums of the rows are known to be others than those of the copies, whose rows are not written first.
+    """
+    summed = frozenset[str]() if is_again or opened.scratch else frozenset(_with_sums(opened, copies))
+    kept = open_kept(identity_of(opened.spec, copies, opened.scratch, summed))
     names = ", ".join(table.name for table in copies.tables)
     if kept is None:
         opened.note(f"making {names} again from the topics")
         with temporary_folder(PREFIX) as folder:
-            yield from _compared(opened, copies, folder)
-        return
-    history = {
-        table.name: {snapshot.snapshot_id for snapshot in read_history(opened.catalog, table.name).snapshots}
-        for table in copies.tables
-    }
-    if copies.restore(kept.document, history):
-        opened.note(f"continuing to make {names} again from the topics")
+            results = list(_compared(opened, copies, folder, summed))
     else:
-        opened.note(f"making {names} again from the topics")
-        kept.begin(copies.document())
-    results = list(_compared(opened, copies, kept.folder))
-    if not any(result.reason.startswith(INCOMPLETE) for result in results):
+        history = {
+            table.name: {snapshot.snapshot_id for snapshot in read_history(opened.catalog, table.name).snapshots}
+            for table in copies.tables
+        }
+        if copies.restore(kept.document, history):
+            opened.note(f"continuing to make {names} again from the topics")
+        else:
+            opened.note(f"making {names} again from the topics")
+            kept.begin(copies.document())
+        results = list(_compared(opened, copies, kept.folder, summed))
+    yield from (result for _, result in results if result is not None)
+    unequal = [table for table, result in results if result is None]
+    if unequal:
+        yield from _made_and_compared(opened, copies.of(unequal), is_again=True)
+    if kept is not None and not any(
+        result is not None and result.reason.startswith(INCOMPLETE) for _, result in results
+    ):
         kept.discard()
-    yield from results
 
 
-def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[VerifiedTable]:
-    """Makes the copies and yields what was found of each table."""
+def _with_sums(opened: _Opened, copies: Copies) -> Iterator[str]:
+    """Yields the tables that only append rows, of which the ledger of a copy has the digest, and all whose records exist."""
+    for table in copies.tables:
+        if not table.spec.changes.looks_up_rows and not has_lost_records(table, opened.source, opened.catalog):
+            yield table.name
+
+
+def _compared(
+    opened: _Opened, copies: Copies, folder: Path, summed: Set[str]
+) -> Iterator[tuple[Table, VerifiedTable | None]]:
+    """Makes the copies and yields each table with what was found of it. summed: the tables whose copies have sums and no
+    rows; None is found of those with other sums.
+    """
     spec, jvm, catalog, note = opened.spec, opened.jvm, opened.catalog, opened.note
     warehouse = f"{opened.scratch}/{folder.name}" if opened.scratch else ""
     late = {
@@ -151,7 +191,7 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
     services = Services(
         UpTo(opened.source, copies.goal),
         copied,
-        SparkJobs(jvm.session, spec.kafka, _parallelism if opened.scratch else lambda _: cores, cores),
+        _SummingJobs(summed, jvm.session, spec.kafka, _parallelism if opened.scratch else lambda _: cores, cores),
         clock,
         schemas=open_schemas(spec),
         reader=KafkaReader(spec.kafka),
@@ -164,22 +204,22 @@ def _compared(opened: _Opened, copies: Copies, folder: Path) -> Iterator[Verifie
             service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
             copied_tables = {table.name: table for table in service.tables}
     except UnknownVersions as error:
-        yield from (VerifiedTable(table.name, str(error), BY_PLACES) for table in copies.tables)
+        yield from ((table, VerifiedTable(table.name, str(error), BY_PLACES)) for table in copies.tables)
         if warehouse:
             _remove(copied, copies, warehouse)
         return
     for table in copies.tables:
         note(f"comparing {table.name}")
         try:
-            is_partial = has_lost_records(table, opened.source, catalog)
-            result = _verified(opened, copied, table, copied_tables[table.name], is_partial)
+            is_partial, is_summed = has_lost_records(table, opened.source, catalog), table.name in summed
+            result = _verified(opened, copied, table, copied_tables[table.name], is_partial, is_summed)
             unknown = late[table.name].unknown if table.name in late else ""
-            if unknown and result.is_equal is False:
+            if unknown and result is not None and result.is_equal is False:
                 result = VerifiedTable(table.name, f"{_counted(result)}, and {unknown}", BY_LEDGER)
         except (NotComparable, NotReadable) as error:
             result = VerifiedTable(table.name, str(error), "add --independent, which reads the table without Spark")
-        is_whole &= not result.reason.startswith(INCOMPLETE)
-        yield result
+        is_whole &= result is None or not result.reason.startswith(INCOMPLETE)
+        yield table, result
     if warehouse and is_whole:
         _remove(copied, copies, warehouse)
 
@@ -243,7 +283,10 @@ def _ignore(_: Sequence[Table]) -> None:
     """Takes the place of what shows the state of a run."""
 
 
-def _verified(opened: _Opened, copied: IcebergCatalog, table: Table, copy: Table, is_partial: bool) -> VerifiedTable:
+def _verified(
+    opened: _Opened, copied: IcebergCatalog, table: Table, copy: Table, is_partial: bool, is_summed: bool
+) -> VerifiedTable | None:
+    """Returns what was found of a table; None where its copy is summed, and the sums do not show that all rows are equal."""
     assert table.state is not None
     if copy.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF) or copy.position() != table.position():
         reason = copy.status.reason or "the topic could not be read to the table's progress"
@@ -252,10 +295,10 @@ def _verified(opened: _Opened, copied: IcebergCatalog, table: Table, copy: Table
     state = copied.load(copy.name)
     if state is None or state.head_id is None or table.state.head_id is None:
         return VerifiedTable(table.name, "it has no rows yet", NOT_YET)
-    # Of a copy that a cluster has made, the rows are compared there.
-    count = None if opened.scratch else count_of_equal(opened.catalog, table, state)
-    if count is not None:
-        return VerifiedTable(table.name, difference=Difference(count, 0, 0), is_partial=is_partial)
+    if is_summed:
+        count = count_of_equal(opened.catalog, table, state)
+        same = Difference(count or 0, 0, 0)
+        return None if count is None else VerifiedTable(table.name, difference=same, is_partial=is_partial)
     rows = partial(rows_of, opened.jvm.session())
     ours, wanted = rows(opened.catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id)
     # Which values a sketch of quantiles keeps depends on the batches that records are read in.

@@ -14,6 +14,7 @@ from frazil.ingest.batches import pipeline
 from frazil.ingest.tables.table import Table
 from frazil.ledger import Ledger
 from frazil_verify.findings import Kind
+from frazil_verify.independent.matching import NOWHERE, doubled
 from frazil_verify.independent.topic import Range
 from frazil_verify.opened import Level, Opened, Options, bounded, whole_ranges
 from frazil_verify.places import Expected, PlacedRows, check_places
@@ -76,3 +77,14 @@ def test_rows_from_before_the_first_ledger_are_of_records_too(
     for is_of_kafka, first in ((False, 0), (True, 4)):
         whole, ledger = whole_ranges(opened, table, state, is_of_kafka)
         assert (list(bounded(opened, whole)), ledger is None) == ([Range(TOPIC, 0, first, 20)], is_older)
+
+
+@pytest.mark.parametrize("gap", [1, 1000])
+def test_rows_of_one_place_are_found_where_offsets_are_dense_and_where_they_are_not(gap: int) -> None:
+    offsets = np.array([3, 1, 2, 1, NOWHERE, NOWHERE, 2]) * np.array([gap, gap, gap, gap, 1, 1, gap])
+    numbers = np.array([0, 0, 1, 0, 0, 0, 0])
+    assert doubled(numbers, offsets).tolist() == [3]
+    numbers[3] = 1
+    assert doubled(numbers, offsets).tolist() == []
+    assert doubled(numbers[:0], offsets[:0]).tolist() == []
+    assert doubled(np.array([NOWHERE, NOWHERE]), np.array([NOWHERE, NOWHERE])).tolist() == []

@@ -29,9 +29,9 @@ def checked_balance(planned: Planned, report: TaskReport) -> Balance:
     if balance.lost_fields:
         became = " ".join(f"{name}={number}" for name, number in sorted(balance.fields.items()))
         wrong.append(f"fields of the batch are not accounted for: {became}")
-    row_count = sum(file.record_count for file in written.data)
-    if table.spec.changes.mode == "append" and row_count != counts.row_count:
-        wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")
+    if table.spec.changes.mode == "append" and written.row_count != counts.row_count:
+        in_files = f"written={counts.row_count} in_files={written.row_count}"
+        wrong.append(f"files have other rows than were written: {in_files}")
     if table.spec.bad_records.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
         wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
     if wrong:

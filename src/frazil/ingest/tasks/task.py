@@ -238,6 +238,8 @@ class TableRun:
     writer: FileWriter | None = None
     #: Names of two partitions, where rows have more partitions than one batch may write.
     scattered: tuple[str, ...] = ()
+    #: The number of rows that are summed and in no file.
+    summed: int = 0
     #: What the report has of the records so far.
     tally: Tally = field(default_factory=Tally)
 
@@ -432,7 +434,10 @@ class TableRun:
             self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
             self._digest(rows)
-            writer.write(rows)
+            if self.target.is_summed:
+                self.summed += rows.num_rows
+            else:
+                writer.write(rows)
 
     def _digest(self, rows: pa.Table) -> None:
         """Adds rows to the digest of those that are appended, where the ledger has one (`next_ledger`)."""
@@ -453,7 +458,7 @@ class TableRun:
             data, dead_letters = (), ()
         return TaskReport(
             table=self.target.name,
-            written=WrittenFiles(data, dead_letters, self.scattered),
+            written=WrittenFiles(data, dead_letters, self.scattered, self.summed),
             counts=self.tally.counts,
             schema=self.tally.requests,
             bad_records=self.tally.bad,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,18 @@ def test_a_task_without_records_reports_nothing(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
     assert run(job) == {}
     assert run(job, records_of([{"value": _value()}]).slice(0, 0)) == {}
+
+
+def test_rows_that_are_only_summed_are_in_no_file_and_have_the_same_digest(tmp_path: Path) -> None:
+    batch = records_of([{"value": _value(id=1)}, {"value": b"{"}, {"value": _value(id=2)}])
+    target = target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="skip"))
+    written, summed = (
+        run(Job({"a": replace(target, is_summed=is_summed)}), batch)["lake.t"] for is_summed in (False, True)
+    )
+    assert (len(_rows(written)), summed.written.data) == (2, ())
+    assert written.written.row_count == summed.written.row_count == 2
+    assert summed.counts == written.counts
+    assert summed.counts.row_digest
 
 
 def test_a_store_that_refuses_fails_the_task_and_leaves_nothing(tmp_path: Path) -> None:

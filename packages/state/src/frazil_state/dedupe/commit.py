@@ -6,13 +6,12 @@ deletion vectors (position deletes in format 2) in the commit that adds their fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyiceberg.types import PrimitiveType
 
 from frazil.catalog.port import Catalog, TableState
@@ -31,9 +30,9 @@ from frazil.upsert.records.read_changes import key_of
 from frazil.write.target import Dedupe, TableTarget
 from frazil.write.write import FileWriter
 from frazil_state.dedupe.decide import UNKNOWN_TIME, find_duplicates
-from frazil_state.dedupe.id_rows import HASH, OFFSET, PARTITION, PLACE, ROWS, SOURCE, TIME, are_known, load_ids
+from frazil_state.dedupe.id_rows import Ids, Runs, are_known, load_ids
 from frazil_state.dedupe.seen import Hashes
-from frazil_state.dedupe.stored import HashNumbers, files_with, hashes_in_order, hashes_of, keep_hashes
+from frazil_state.dedupe.stored import HashNumbers, files_with, hashes_in_order, hashes_of, keep_hashes, rows_with
 
 DUPLICATE = "duplicate"
 """What a dropped record is counted as."""
@@ -53,29 +52,44 @@ class Duplicates:
 
 
 @dataclass(frozen=True)
+class _Task:
+    """What one task has reported."""
+
+    ids: Ids
+    #: The files with its rows.
+    files: Sequence[LiveFile]
+    #: The rows that are in no file; None without such rows.
+    sent: pa.Table | None
+
+
+@dataclass(frozen=True)
 class _Batch:
     """The rows of a batch that have an id, task after task. Arrays have the shape `(n_rows,)`."""
 
-    #: The task of each row.
-    owner: Ints
-    #: The hashes of the ids.
+    tasks: Sequence[_Task]
+    #: The first row of each task, and the number of all rows.
+    begins: Sequence[int]
+    #: The hashes of the ids, uint64.
+    values: Hashes
+    #: The same, with their rows.
     hashes: HashNumbers
-    #: By name of `id_rows`, the other columns that were reported, and the hash itself.
-    columns: Mapping[str, NDArray[Any]]
-    #: Per task the files with its rows.
-    files: Sequence[Sequence[LiveFile]]
-    #: Per task the rows that are in no file; None without such rows.
-    repeated: Sequence[pa.Table | None]
-
-    @property
-    def are_in_files(self) -> Bools:
-        """Which rows are in a file, and not sent by their task."""
-        return np.asarray(self.columns[PLACE] < 0, np.bool_)
+    #: Which rows are in no file.
+    are_sent: Bools
+    #: The records of the rows.
+    runs: Runs
 
     def in_order(self, rows: Ints) -> Ints:
         """Returns rows in the order of their records."""
-        order = np.lexsort([self.columns[name][rows] for name in (OFFSET, PARTITION, SOURCE)])
-        return rows[order]
+        of = self.runs.of_rows(rows)
+        return rows[np.lexsort([of.offset, of.partition, of.source])]
+
+    def of_task(self, number: int) -> slice:
+        """Returns which rows are those of a task."""
+        return slice(self.begins[number], self.begins[number + 1])
+
+    def bounds_of_times(self) -> tuple[int, int]:
+        """Returns the bounds of the rows' timestamps in microseconds; UNKNOWN_TIME where a row has none."""
+        return min(task.ids.earliest for task in self.tasks), max(task.ids.latest for task in self.tasks)
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,8 @@ class _Suspects:
     rows: Ints
     #: The columns that identify an event.
     keys: list[pa.Array]
+    #: The timestamps in microseconds, UNKNOWN_TIME without one; of tables without `within` 0.
+    times: Ints
     #: The file of each row, and its position there; -1 for a row that is in no file.
     files: Ints
     positions: Ints
@@ -107,7 +123,7 @@ def commit_deduplicated(
     _check_table(target, state, dedupe)
     if not report.changes.touched:
         return catalog.commit(commit), Duplicates(), commit.files
-    batch, dropped = _load(report), Duplicates()
+    batch, dropped = _load(target, dedupe, report), Duplicates()
 
     def attempt_at(latest: TableState) -> Attempt:
         nonlocal dropped
@@ -123,11 +139,11 @@ def commit_deduplicated(
 
 
 def _keep_hashes(target: TableTarget, dedupe: Dedupe, batch: _Batch) -> None:
-    """Keeps the hashes of the batch's files for the next batch, of tasks with one file."""
-    for task, files in enumerate(batch.files):
-        if len(files) == 1:
-            hashes = batch.columns[HASH][(batch.owner == task) & batch.are_in_files]
-            keep_hashes(target, files[0].path, hashes, dedupe.paths)
+    """Keeps the hashes of the batch's files for the next batch, of tasks with one file that was not read."""
+    for number, task in enumerate(batch.tasks):
+        if len(task.files) == 1 and task.ids.hashes is not None:
+            rows = batch.of_task(number)
+            keep_hashes(target, task.files[0].path, batch.values[rows][~batch.are_sent[rows]], dedupe.paths)
 
 
 def without_duplicates(report: TaskReport, dropped: Duplicates) -> TaskReport:
@@ -162,17 +178,45 @@ def _check_table(target: TableTarget, state: TableState, dedupe: Dedupe) -> None
         )
 
 
-def _load(report: TaskReport) -> _Batch:
-    tables = [load_ids(touched.keys) for touched in report.changes.touched]
-    columns = {name: np.concatenate([ids[name] for ids in tables]) for name in tables[0]}
+def _load(target: TableTarget, dedupe: Dedupe, report: TaskReport) -> _Batch:
     by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
-    return _Batch(
-        np.repeat(np.arange(len(tables)), [ids[HASH].size for ids in tables]),
-        HashNumbers(columns[HASH]),
-        columns,
-        [[by_path[path] for path in touched.files] for touched in report.changes.touched],
-        [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
-    )
+    tasks = [
+        _Task(
+            load_ids(touched.keys),
+            [by_path[path] for path in touched.files],
+            load_table(touched.buffered) if touched.buffered else None,
+        )
+        for touched in report.changes.touched
+    ]
+    begins = [0, *itertools.accumulate(task.ids.count for task in tasks)]
+    values, are_sent = np.empty(begins[-1], np.uint64), np.zeros(begins[-1], np.bool_)
+    for begin, task in zip(begins, tasks, strict=False):
+        are_sent[begin + task.ids.sent] = True
+        values[begin : begin + task.ids.count] = _hashes_of_task(target, dedupe, task)
+    runs = Runs.joined([task.ids.runs for task in tasks], begins[:-1])
+    return _Batch(tasks, begins, values, HashNumbers(values), are_sent, runs)
+
+
+def _hashes_of_task(target: TableTarget, dedupe: Dedupe, task: _Task) -> Hashes:
+    """Returns the hash of each row of a task that has an id, in the order of its report.
+
+    Raises: OSError where the store fails.
+    """
+    if task.ids.hashes is not None:
+        return task.ids.hashes
+    pieces = [hashes_in_order(target, file, dedupe.paths) for file in task.files]
+    in_files = np.concatenate([np.zeros(0, np.uint64), *pieces])
+    in_files = in_files[in_files != 0]  # All but those of rows without an id.
+    if in_files.size + task.ids.sent.size != task.ids.count:
+        message = f"files have other rows than were reported: rows={task.ids.count} read={in_files.size}"
+        raise InvariantError(message, where=target.name)
+    hashes = np.empty(task.ids.count, np.uint64)
+    is_sent = np.zeros(task.ids.count, np.bool_)
+    is_sent[task.ids.sent] = True
+    hashes[~is_sent] = in_files
+    if task.sent is not None:
+        hashes[is_sent] = hashes_of([key_of(task.sent, path) for path in dedupe.paths])
+    return hashes
 
 
 def _resolve(
@@ -180,11 +224,11 @@ def _resolve(
 ) -> Duplicates:
     """Finds the duplicates; writes their deletes, and the rows that are in no file yet, into `attempt`."""
     retain_live_files(state.name, scan.files)
-    files = _candidates(target, dedupe, batch, _near(target, dedupe, scan.files, batch.columns[TIME]))
+    files = _candidates(target, dedupe, batch, _near(target, dedupe, scan.files, batch.bounds_of_times()))
     are_stored, having = files_with(target, files, batch.hashes, dedupe.paths)
     is_suspect = batch.hashes.are_repeated | are_stored[batch.hashes.firsts]
     suspects = _read(target, dedupe, batch, batch.in_order(np.flatnonzero(is_suspect)))
-    is_dropped = np.zeros(batch.owner.size, np.bool_)
+    is_dropped = np.zeros(batch.values.size, np.bool_)
     are_duplicates = _find(target, dedupe, batch, suspects, having)
     is_dropped[suspects.rows[are_duplicates]] = True
     deletes = _own_rows(suspects, are_duplicates)
@@ -192,7 +236,7 @@ def _resolve(
     parts = {file: bits_of(rows) for file, rows in deletes if rows.size < file.record_count}
     attempt.unused = [file.path for file in complete]
     attempt.deletes = write_deletes(target, parts, state.format_version)
-    attempt.rows = _write_repeated(target, batch, ~is_dropped & ~batch.are_in_files)
+    attempt.rows = _write_sent(target, batch, batch.are_sent & ~is_dropped)
     # Also without deletes: another writer may have added an event since the ids were looked up.
     attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes))
     dropped = _count(batch, batch.in_order(np.flatnonzero(is_dropped)))
@@ -207,16 +251,16 @@ def _candidates(target: TableTarget, dedupe: Dedupe, batch: _Batch, files: Seque
     """
     if not files:
         return []
-    if batch.owner.size > _MOST_PRUNED:
+    if batch.values.size > _MOST_PRUNED:
         # The bounds of the batch's files do not include the ids of rows that are in no file.
-        sent = np.flatnonzero(~batch.are_in_files)
+        sent = np.flatnonzero(batch.are_sent)
         bounds = KeyBounds(target, _read(target, dedupe, batch, sent).keys, dedupe.paths) if sent.size else None
         return [
             file
             for file in files
             if _may_overlap(target, dedupe, batch, file) or (bounds is not None and bounds.may_have(file))
         ]
-    keys = _read(target, dedupe, batch, np.arange(batch.owner.size)).keys
+    keys = _read(target, dedupe, batch, np.arange(batch.values.size)).keys
     _, firsts = np.unique(key_codes(keys), return_index=True)
     distinct = [key.take(pa.array(firsts)) for key in keys]
     kinds = (KeyPartitions, KeyBounds, KeyFilters)
@@ -226,7 +270,7 @@ def _candidates(target: TableTarget, dedupe: Dedupe, batch: _Batch, files: Seque
 
 def _may_overlap(target: TableTarget, dedupe: Dedupe, batch: _Batch, file: LiveFile) -> bool:
     """Whether the bounds of a file overlap those of the batch's own files, as far as they are known."""
-    own_files = [own for files in batch.files for own in files]
+    own_files = [own for task in batch.tasks for own in task.files]
     for path in dedupe.paths:
         field = target.schema.find_field(".".join(path))
         if not own_files or not isinstance(field.field_type, BOUNDED):
@@ -248,22 +292,21 @@ def _read(target: TableTarget, dedupe: Dedupe, batch: _Batch, rows: Ints) -> _Su
     """
     files, positions = np.full(rows.size, -1), np.full(rows.size, -1)
     pieces, places, read = list[list[pa.Array]](), list[Ints](), list[LiveFile]()
-    for task in np.unique(batch.owner[rows]).tolist():
-        is_mine = batch.owner[rows] == task
-        sent = np.flatnonzero(is_mine & ~batch.are_in_files[rows])
+    timed = [] if dedupe.within_ms is None else [(dedupe.time,)]
+    owners = np.searchsorted(batch.begins, rows, "right") - 1
+    for number in np.unique(owners).tolist():
+        task, begin, is_mine = batch.tasks[number], batch.begins[number], owners == number
+        sent = np.flatnonzero(is_mine & batch.are_sent[rows])
         if sent.size:
-            repeated = batch.repeated[task]
-            assert repeated is not None
-            sent_rows = repeated.take(pa.array(batch.columns[PLACE][rows[sent]]))
-            pieces.append([key_of(sent_rows, path) for path in dedupe.paths])
+            assert task.sent is not None
+            sent_rows = task.sent.take(pa.array(np.searchsorted(task.ids.sent, rows[sent] - begin)))
+            pieces.append([key_of(sent_rows, path) for path in (*dedupe.paths, *timed)])
             places.append(sent)
-        stored = np.flatnonzero(is_mine & batch.are_in_files[rows])
-        wanted = HashNumbers(batch.columns[HASH][rows[stored]])
-        for file in batch.files[task] if stored.size else ():
-            columns = read_columns(target, file, dedupe.paths)
-            hashes = keep_hashes(target, file.path, hashes_of(columns), dedupe.paths, are_in_order=True)
-            at, numbers = wanted.find(hashes)
-            pieces.append([column.take(pa.array(at)) for column in columns])
+        stored = np.flatnonzero(is_mine & ~batch.are_sent[rows])
+        wanted = HashNumbers(batch.values[rows[stored]])
+        for file in task.files if stored.size else ():
+            at, numbers, columns = rows_with(target, file, wanted, dedupe.paths)
+            pieces.append([*columns, *(read_columns(target, file, timed, at) if timed else ())])
             places.append(stored[numbers])
             files[stored[numbers]], positions[stored[numbers]] = len(read), at
             read.append(file)
@@ -273,13 +316,20 @@ def _read(target: TableTarget, dedupe: Dedupe, batch: _Batch, rows: Ints) -> _Su
         raise InvariantError(message, where=target.name)
     back = np.empty(rows.size, np.int64)
     back[order] = np.arange(rows.size)
-    keys = [pa.concat_arrays(parts).take(pa.array(back)) for parts in zip(*pieces, strict=True)]
-    return _Suspects(rows, keys, files, positions, read)
+    columns = [pa.concat_arrays(parts).take(pa.array(back)) for parts in zip(*pieces, strict=True)]
+    times = _microseconds(columns.pop()) if timed and columns else np.zeros(rows.size, np.int64)
+    return _Suspects(rows, columns, times, files, positions, read)
 
 
-def _near(target: TableTarget, dedupe: Dedupe, files: Sequence[LiveFile], times: Ints) -> list[LiveFile]:
-    """Returns the files that may have rows near a row of the batch, by the bounds of their timestamps."""
-    if dedupe.within_ms is None or not times.size or times.min() == UNKNOWN_TIME:
+def _microseconds(times: pa.Array) -> Ints:
+    """Returns timestamps as numbers; UNKNOWN_TIME where there is none."""
+    return np.asarray(times.cast(pa.int64()).fill_null(int(UNKNOWN_TIME)))
+
+
+def _near(target: TableTarget, dedupe: Dedupe, files: Sequence[LiveFile], times: tuple[int, int]) -> list[LiveFile]:
+    """Returns the files that may have rows near a row of the batch, by the bounds of timestamps. times: of the batch."""
+    earliest, latest = times
+    if dedupe.within_ms is None or earliest == UNKNOWN_TIME:
         return list(files)
     field = target.schema.find_field(dedupe.time)
     assert isinstance(field.field_type, PrimitiveType)
@@ -288,7 +338,7 @@ def _near(target: TableTarget, dedupe: Dedupe, files: Sequence[LiveFile], times:
     for file in files:
         lower, upper = bounds_of(file, field.field_id, field.field_type)
         is_known = lower is not None and upper is not None and null_count_of(file, field.field_id) == 0
-        if not is_known or (upper >= times.min() - reach and lower <= times.max() + reach):
+        if not is_known or (upper >= earliest - reach and lower <= latest + reach):
             near.append(file)
     return near
 
@@ -303,18 +353,18 @@ def _find(target: TableTarget, dedupe: Dedupe, batch: _Batch, suspects: _Suspect
     codes = key_codes(suspects.keys)
     _, firsts = np.unique(codes, return_index=True)
     distinct = [key.take(pa.array(firsts)) for key in suspects.keys]
-    stored = _stored(target, dedupe, batch.columns[HASH][suspects.rows], distinct, having)
+    stored = _stored(target, dedupe, batch.values[suspects.rows], distinct, having)
     stored_codes = codes[firsts][stored.keys()]
     if dedupe.within_ms is None:
         stored_times = np.zeros(stored_codes.size, np.int64)
     else:
         columns = [read_columns(target, hit.file, [(dedupe.time,)], hit.rows)[0] for hit in stored.hits]
-        pieces = [np.asarray(column.cast(pa.int64()).fill_null(int(UNKNOWN_TIME))) for column in columns]
+        pieces = [_microseconds(column) for column in columns]
         stored_times = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
     are_stored = np.r_[np.ones(stored_codes.size, np.bool_), np.zeros(codes.size, np.bool_)]
     within = None if dedupe.within_ms is None else dedupe.within_ms * _US_PER_MS
-    times = batch.columns[TIME][suspects.rows]
-    are_duplicates = find_duplicates(np.r_[stored_codes, codes], np.r_[stored_times, times], are_stored, within)
+    times = np.r_[stored_times, suspects.times]
+    are_duplicates = find_duplicates(np.r_[stored_codes, codes], times, are_stored, within)
     return are_duplicates[stored_codes.size :]
 
 
@@ -325,8 +375,7 @@ def _stored(
     wanted, ids = HashNumbers(hashes), KeySet(distinct)
 
     def search(file: LiveFile) -> list[Hits]:
-        positions, _ = wanted.find(hashes_in_order(target, file, dedupe.paths))
-        columns = read_columns(target, file, dedupe.paths, positions)
+        positions, _, columns = rows_with(target, file, wanted, dedupe.paths)
         keys = ids.find([pa.chunked_array([column]) for column in columns])
         is_id = keys >= 0
         return list(live_hits(target, file, positions[is_id], keys[is_id]))
@@ -344,16 +393,16 @@ def _own_rows(suspects: _Suspects, is_wanted: Bools) -> list[tuple[LiveFile, Int
     return own
 
 
-def _write_repeated(target: TableTarget, batch: _Batch, is_kept: Bools) -> list[DataFile]:
+def _write_sent(target: TableTarget, batch: _Batch, is_kept: Bools) -> list[DataFile]:
     """Writes the rows of the batch that are in no file and are kept."""
     if not is_kept.any():
         return []
     writer = FileWriter(target)
     try:
-        for task, rows in enumerate(batch.repeated):
-            places = batch.columns[PLACE][is_kept & (batch.owner == task)]
-            if rows is not None and places.size:
-                writer.write(rows.take(pa.array(places)).cast(target.arrow_schema))
+        for number, task in enumerate(batch.tasks):
+            places = np.flatnonzero(is_kept[batch.of_task(number)][task.ids.sent])
+            if task.sent is not None and places.size:
+                writer.write(task.sent.take(pa.array(places)).cast(target.arrow_schema))
         return writer.finish()
     except BaseException:
         writer.abandon()
@@ -364,12 +413,14 @@ def _count(batch: _Batch, rows: Ints) -> Duplicates:
     """Returns the number of dropped rows, and of records all of whose rows are. rows: in the order of the records."""
     if not rows.size:
         return Duplicates()
-    counts = batch.columns[ROWS][rows]
+    of = batch.runs.of_rows(rows)
+    counts = of.rows
     if (counts == 1).all():
         return Duplicates(rows.size, rows.size)
     # Rows of one record are neighbours.
-    columns = [batch.columns[name][rows] for name in (SOURCE, PARTITION, OFFSET)]
-    is_new = np.r_[True, np.logical_or.reduce([np.diff(column) != 0 for column in columns])]
+    is_new = np.r_[
+        True, np.logical_or.reduce([np.diff(values) != 0 for values in (of.source, of.partition, of.offset)])
+    ]
     starts = np.flatnonzero(is_new)
     sizes = np.diff(np.r_[starts, rows.size])
     return Duplicates(int(np.count_nonzero(sizes == counts[starts])), rows.size)

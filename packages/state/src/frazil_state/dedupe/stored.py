@@ -18,7 +18,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.raw_memory import COMPILED
 from frazil.schema.arrow import Bools, Ints
 from frazil.schema.selection import Path
-from frazil.upsert.lookup.live_rows import ColumnCache, Name, in_threads, read_columns
+from frazil.upsert.lookup.live_rows import ColumnCache, Name, column_pieces, in_threads, read_columns
 from frazil.write.target import TableTarget
 from frazil_state.dedupe.seen import Hashes, free_places, hash_ids, spare_places
 
@@ -88,16 +88,43 @@ def files_with(
     return is_found, having
 
 
+def rows_with(
+    target: TableTarget, file: LiveFile, wanted: HashNumbers, paths: Sequence[Path]
+) -> tuple[Ints, Ints, Sequence[pa.Array]]:
+    """Returns the positions of a file's rows that have one of the hashes, ascending, the number of the first row of the
+    batch with it, and the columns at these paths, of these rows.
+
+    Raises: OSError where the store fails.
+    """
+    stored = _in_order(target, file.path, paths)
+    if stored is not None:
+        positions, numbers = wanted.find(stored)
+        return positions, numbers, read_columns(target, file, paths, positions)
+    columns = read_columns(target, file, paths)
+    stored = keep_hashes(target, file.path, hashes_of(columns), paths, are_in_order=True)
+    positions, numbers = wanted.find(stored)
+    return positions, numbers, [column.take(pa.array(positions)) for column in columns]
+
+
 def hashes_in_order(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Hashes:
     """Returns the hash of each row of a file, from the cache or the file; 0 for a row without an id.
 
     Raises: OSError where the store fails.
     """
-    stored = _hashes.get(_name(target, file.path, paths))
-    if stored is not None and stored[1][0].as_py():
-        return np.asarray(stored[0])
-    columns = read_columns(target, file, paths)
-    return keep_hashes(target, file.path, hashes_of(columns), paths, are_in_order=True)
+    stored = _in_order(target, file.path, paths)
+    if stored is not None:
+        return stored
+    if len(paths) == 1:  # In pieces, which the processor's caches have room for: ids are memory that is touched first.
+        pieces = [hashes_of([piece]) for piece in column_pieces(target, file, paths[0])]
+        hashes = np.concatenate([np.zeros(0, np.uint64), *pieces])
+    else:
+        hashes = hashes_of(read_columns(target, file, paths))
+    return keep_hashes(target, file.path, hashes, paths, are_in_order=True)
+
+
+def _in_order(target: TableTarget, path: str, paths: Sequence[Path]) -> Hashes | None:
+    stored = _hashes.get(_name(target, path, paths))
+    return np.asarray(stored[0]) if stored is not None and stored[1][0].as_py() else None
 
 
 def hashes_of(columns: Sequence[pa.Array]) -> Hashes:

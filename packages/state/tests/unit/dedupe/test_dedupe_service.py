@@ -18,6 +18,12 @@ _HOUR = 3_600_000
 _BEGIN = 1_700_000_000_000
 
 
+@pytest.fixture(autouse=True, params=[0, 50_000], ids=["hashes of files", "reported hashes"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of how many rows of a task at most the hashes are reported: of more the driver makes them of the files."""
+    monkeypatch.setattr("frazil_state.dedupe.id_rows._FEW", request.param)
+
+
 def _balance(merging: Merging) -> Balance:
     state = merging.catalog.load("n.t")
     assert state is not None

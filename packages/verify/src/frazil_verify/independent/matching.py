@@ -20,6 +20,7 @@ U64 = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 NOWHERE = -1
 """The number of a partition, and the offset, of a row whose place is not known."""
+_SPARSE = 8
 _BITS = 16
 _Rows = tuple[U64, Ints, Ints]
 """Hashes, numbers of partitions and offsets of rows. The arrays have the shape `(n_rows,)`."""
@@ -154,11 +155,26 @@ def _beyond(hashes: U64, others: U64) -> Ints:
 
 def doubled(numbers: Ints, offsets: Ints) -> Ints:
     """Returns the indexes of rows whose place a row before them has too."""
-    if not offsets.size:
+    if not any(
+        _are_repeated(offsets[numbers == number]) for number in range(NOWHERE, int(numbers.max(initial=NOWHERE)) + 1)
+    ):
         return np.zeros(0, np.int64)
     order = np.lexsort((offsets, numbers))
     same = (np.diff(offsets[order]) == 0) & (np.diff(numbers[order]) == 0)
     return np.sort(order[1:][same & (offsets[order][1:] != NOWHERE)])
+
+
+def _are_repeated(offsets: Ints) -> bool:
+    """Whether some offset occurs twice among those of one partition. Offsets are dense, so that no order is needed."""
+    offsets = offsets[offsets != NOWHERE]
+    if not offsets.size:
+        return False
+    first, last = int(offsets.min()), int(offsets.max())
+    if last - first > _SPARSE * offsets.size:
+        return np.unique(offsets).size < offsets.size
+    is_here = np.zeros(last - first + 1, np.bool_)
+    is_here[offsets - first] = True
+    return int(np.count_nonzero(is_here)) < offsets.size
 
 
 def are_inside(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, UnsupportedPyArrowTypeException, _read_all_delete_files
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import FileFormat, ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, StaticTable
 
 _TABLE = ("verify", "table")
+_AT_ONCE = 1 << 16
 _ERRORS = (
     OSError,
     ValueError,
@@ -126,6 +129,11 @@ class StoredRows:
 
     def _batches_of(self, rows: ArrowScan, task: FileScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
+            with self.io.new_input(task.file.file_path).open() as stream:
+                if not task.delete_files and (parquet := _as_it_is(stream, task, schema)) is not None:
+                    for batch in parquet.iter_batches(_AT_ONCE, columns=schema.names, use_threads=False):
+                        yield batch.select(schema.names)
+                    return
             # `to_record_batches` has all rows of a file in memory at once, before it returns the first ones.
             deletes = _read_all_delete_files(self.io, [task])
             for batch in rows._record_batches_from_scan_tasks_and_deletes([task], deletes):
@@ -134,6 +142,23 @@ class StoredRows:
             self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
         except _ERRORS as error:
             raise RowsNotReadable(f"PyIceberg cannot read the rows: {error}") from None
+
+
+def _as_it_is(stream: Any, task: FileScanTask, schema: pa.Schema) -> pq.ParquetFile | None:
+    """Returns a file that has these very columns, as Parquet's reader returns them; None for any other. It needs neither
+    the memory nor a fourth of the time that PyIceberg takes, which reads many batches ahead.
+    """
+    if task.file.file_format != FileFormat.PARQUET:
+        return None
+    parquet = pq.ParquetFile(stream)
+    stored = parquet.schema_arrow
+    is_same = all(
+        stored.get_field_index(column.name) >= 0
+        and stored.field(column.name).equals(column, check_metadata=True)
+        and column.metadata
+        for column in schema
+    )
+    return parquet if is_same else None
 
 
 def _name_of(task: FileScanTask, names: Sequence[str]) -> str:
