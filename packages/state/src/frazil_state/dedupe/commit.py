@@ -225,8 +225,9 @@ def _resolve(
     """Finds the duplicates; writes their deletes, and the rows that are in no file yet, into `attempt`."""
     retain_live_files(state.name, scan.files)
     files = _candidates(target, dedupe, batch, _near(target, dedupe, scan.files, batch.bounds_of_times()))
-    are_stored, having = files_with(target, files, batch.hashes, dedupe.paths)
-    is_suspect = batch.hashes.are_repeated | are_stored[batch.hashes.firsts]
+    stored, having = files_with(target, files, batch.hashes, dedupe.paths)
+    is_suspect = batch.hashes.are_repeated
+    is_suspect[stored] = True  # Later rows with the same hash are suspects already.
     suspects = _read(target, dedupe, batch, batch.in_order(np.flatnonzero(is_suspect)))
     is_dropped = np.zeros(batch.values.size, np.bool_)
     are_duplicates = _find(target, dedupe, batch, suspects, having)

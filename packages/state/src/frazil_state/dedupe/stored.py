@@ -8,6 +8,7 @@ looked up from place to place, in the processor's cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,56 +37,52 @@ class HashNumbers:
 
     def __init__(self, hashes: Hashes) -> None:
         size = 1 << int(2 * hashes.size + 1).bit_length()
-        self._places, self._numbers = free_places(size), np.empty(size, np.int32)
-        # Most hashes of files are those of no row: the filter is an eighth of the table, and stays in the processor's cache.
+        self._hashes = hashes
+        # The number of a row and one at each place, 0 at a free one: half of the memory that the hashes would take there.
+        self._places: Numbers = free_places(size // 2).view(np.int32)
+        # Most hashes of files are those of no row: the filter stays in the processor's cache.
         self._filter = np.zeros(max(2, size * _BITS_FOR_A_HASH // 128), np.uint64)
-        #: Per row the number of the first row with its hash, int64 `(n_rows,)`.
-        self.firsts: Ints = np.empty(hashes.size, np.int64)
-        _place(hashes, self._places, self._numbers, self._filter, self.firsts)
+        is_later: Bools = np.zeros(hashes.size, np.bool_)
+        _place(hashes, self._places, self._filter, is_later)
+        self._later = np.flatnonzero(is_later)
 
     def end(self) -> None:
         """Leaves its memory to the next batch; nothing is looked up any more."""
-        spare_places(self._places, self.firsts.size)
-        self._places = np.zeros(2, np.uint64)
+        spare_places(self._places.view(np.uint64), self._hashes.size)
+        self._hashes, self._places = np.zeros(0, np.uint64), np.zeros(2, np.int32)
 
     @property
     def are_repeated(self) -> Bools:
         """Which rows have a hash that another row has too, bool `(n_rows,)`."""
-        is_later = self.firsts != np.arange(self.firsts.size)
-        are_repeated: Bools = is_later.copy()
-        are_repeated[self.firsts[is_later]] = True
+        are_repeated: Bools = np.zeros(self._hashes.size, np.bool_)
+        are_repeated[self._later] = True
+        are_repeated[self.find(self._hashes[self._later])[1]] = True
         return are_repeated
 
     def are_in(self, hashes: Hashes) -> Bools:
         """Returns which of the rows are the first with one of these hashes, bool `(n_rows,)`."""
-        is_here: Bools = np.zeros(self.firsts.size, np.bool_)
-        _mark(hashes, self._places, self._numbers, self._filter, is_here)
+        is_here: Bools = np.zeros(self._hashes.size, np.bool_)
+        _mark(hashes, self._hashes, self._places, self._filter, is_here)
         return is_here
 
     def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """Returns the positions of these hashes that a row has, ascending, and the number of the first such row."""
-        numbers = _find(hashes, self._places, self._numbers, self._filter)
+        numbers = _find(hashes, self._hashes, self._places, self._filter)
         positions = np.flatnonzero(numbers >= 0)
         return positions, numbers[positions]
 
 
 def files_with(
     target: TableTarget, files: Sequence[LiveFile], wanted: HashNumbers, paths: Sequence[Path]
-) -> tuple[Bools, list[LiveFile]]:
-    """Returns which rows are the first with a hash that a row of the files has, bool `(n_rows,)`, and the files with one.
-    paths: of the columns that identify an event.
+) -> tuple[Ints, list[LiveFile]]:
+    """Returns the first rows with a hash that a row of the files has, int64, and the files with one. paths: of the columns
+    that identify an event.
 
     Raises: OSError where the store fails.
     """
-    is_found: Bools = np.zeros(wanted.firsts.size, np.bool_)
-    having = []
-    for file, is_here in zip(
-        files, in_threads(lambda file: wanted.are_in(_hashes_of(target, file, paths)), files), strict=True
-    ):
-        if is_here.any():
-            is_found |= is_here
-            having.append(file)
-    return is_found, having
+    founds = list(in_threads(lambda file: np.flatnonzero(wanted.are_in(_hashes_of(target, file, paths))), files))
+    rows = np.concatenate([np.zeros(0, np.int64), *founds])
+    return rows, [file for file, found in zip(files, founds, strict=True) if found.size]
 
 
 def rows_with(
@@ -158,7 +155,7 @@ def _hashes_of(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> Ha
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _shift_for(places: Hashes) -> np.uint64:
+def _shift_for(places: NDArray[Any]) -> np.uint64:
     """Returns by how many bits a hash is shifted to its place among so many, a power of two above 1."""
     shift = np.uint64(64)
     size = places.size
@@ -175,49 +172,52 @@ def _may_have(hash_: np.uint64, bits: Hashes, shift: np.uint64) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _place(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes, firsts: Ints) -> None:
-    """Puts hashes with the number of the first row that has them into a table whose size is a power of two, and their bits
-    into a filter whose size is one.
+def _place(hashes: Hashes, places: Numbers, bits: Hashes, is_later: Bools) -> None:
+    """Puts the numbers of rows, and one, into a table whose size is a power of two, and the bits of their hashes into a
+    filter whose size is one. Marks the rows whose hash a row before them has.
     """
     last, shift, word_shift = np.uint64(places.size - 1), _shift_for(places), _shift_for(bits)
     for n in range(hashes.size):
         place = hashes[n] >> shift
-        while places[place] != 0 and places[place] != hashes[n]:
+        while places[place] != 0 and hashes[places[place] - 1] != hashes[n]:
             place = (place + np.uint64(1)) & last
         if places[place] == 0:
-            places[place] = hashes[n]
-            numbers[place] = n
+            places[place] = n + 1
             bits[hashes[n] >> word_shift] |= np.uint64(1) << (hashes[n] & np.uint64(63))
-        firsts[n] = numbers[place]
+        else:
+            is_later[n] = True
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _mark(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes, is_here: Bools) -> None:
-    """Marks the rows whose hash is among these."""
-    last, shift, word_shift = np.uint64(places.size - 1), _shift_for(places), _shift_for(bits)
-    for n in range(hashes.size):
-        if not _may_have(hashes[n], bits, word_shift):
-            continue
-        place = hashes[n] >> shift
-        while places[place] != 0:
-            if places[place] == hashes[n]:
-                is_here[numbers[place]] = True
-                break
-            place = (place + np.uint64(1)) & last
+def _number_of(hash_: np.uint64, hashes: Hashes, places: Numbers, shift: np.uint64) -> int:
+    """Returns the number of the first row with a hash; -1 without one."""
+    last = np.uint64(places.size - 1)
+    place = hash_ >> shift
+    while places[place] != 0:
+        number = places[place] - 1
+        if hashes[number] == hash_:
+            return int(number)
+        place = (place + np.uint64(1)) & last
+    return -1
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find(hashes: Hashes, places: Hashes, numbers: Numbers, bits: Hashes) -> Ints:
+def _mark(wanted: Hashes, hashes: Hashes, places: Numbers, bits: Hashes, is_here: Bools) -> None:
+    """Marks the first rows with one of these hashes."""
+    shift, word_shift = _shift_for(places), _shift_for(bits)
+    for hash_ in wanted:
+        if _may_have(hash_, bits, word_shift):
+            number = _number_of(hash_, hashes, places, shift)
+            if number >= 0:
+                is_here[number] = True
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _find(wanted: Hashes, hashes: Hashes, places: Numbers, bits: Hashes) -> Ints:
     """Returns per hash the number of the first row that has it; -1 without one."""
-    last, shift, word_shift = np.uint64(places.size - 1), _shift_for(places), _shift_for(bits)
-    rows = np.full(hashes.size, -1, np.int64)
-    for n in range(hashes.size):
-        if not _may_have(hashes[n], bits, word_shift):
-            continue
-        place = hashes[n] >> shift
-        while places[place] != 0:
-            if places[place] == hashes[n]:
-                rows[n] = numbers[place]
-                break
-            place = (place + np.uint64(1)) & last
-    return rows
+    shift, word_shift = _shift_for(places), _shift_for(bits)
+    numbers = np.full(wanted.size, -1, np.int64)
+    for n in range(wanted.size):
+        if _may_have(wanted[n], bits, word_shift):
+            numbers[n] = _number_of(wanted[n], hashes, places, shift)
+    return numbers

@@ -16,7 +16,7 @@ def test_the_first_row_of_each_hash_is_found_and_no_other(count: int, most: int)
     others = np.r_[hashes[::3], chance.integers(1, most, 300, dtype=np.uint64), np.zeros(2, np.uint64)]
     numbers = HashNumbers(hashes)
     distinct, firsts, places = np.unique(hashes, return_index=True, return_inverse=True)
-    assert numbers.firsts.tolist() == firsts[places].tolist()
+    assert numbers.are_repeated.tolist() == (np.bincount(places, minlength=1)[places] > 1).tolist()
     wanted = dict(zip(distinct.tolist(), firsts.tolist(), strict=True))
     for stored in (others, np.sort(others)):
         positions, rows = numbers.find(stored)
