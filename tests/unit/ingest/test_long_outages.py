@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
@@ -70,6 +71,28 @@ def test_an_outage_may_last_for_a_day(tmp_path: Path, away: str) -> None:
     scene.source.is_down, scene.catalog.begin = False, lambda _: None
     scene.clock.sleep(2 * LONGEST_BACKOFF_S)
     assert turn_until(service, lambda: scene.catalog.load("n.a") and scene.rows("n.a") == [{"x": 1}])
+
+
+def test_a_process_that_is_stopped_before_kafka_answers_does_not_report_a_connection(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    service = scene.unconnected()
+    scene.source.is_down = True
+    answer = scene.source.cluster_id
+
+    def answer_twice() -> str:
+        outages.append(1)
+        if len(outages) == 2:
+            service.stop()
+        return answer()
+
+    outages: list[int] = []
+    scene.source.cluster_id = answer_twice  # type: ignore[method-assign]
+    with capture_logs() as logged:
+        service.run()
+    assert [entry["event"] for entry in logged if entry["event"] in ("service_unavailable", "connected")] == [
+        "service_unavailable",
+        "service_unavailable",
+    ]
 
 
 def test_many_idle_tables_are_asked_for_beside_the_others(tmp_path: Path) -> None:
