@@ -145,6 +145,9 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         return [propose(name, records.get(name, ()), registry.by_id, name in held) for name in sorted(topics)]
     except UnusableSchema as error:
         raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
+    except UnavailableError as error:  # There is no file yet.
+        remedy = error.remedy.replace("`registry.url`", "`--registry`")
+        raise UnavailableError(error.message, remedy=remedy, where=error.where) from None
     finally:
         registry.close()
 

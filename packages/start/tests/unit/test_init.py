@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.main import main
+from frazil.errors import UnavailableError
 from frazil.kafka.port import ReadRecord
 from frazil.types import OffsetRange
 from frazil_testing.twins import MemorySource
@@ -81,4 +82,40 @@ def test_a_wrong_option_is_named_and_not_the_draft_of_the_file(
     assert main(["init", *options]) == 2
     error = capsys.readouterr().err
     assert f"\nwhere: {where}\nremedy: {remedy}" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Away:
+    """A registry that does not answer."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def by_id(self, schema_id: int) -> None:
+        remedy = "Frazil retries with back-off; check that the registry is running at `registry.url`"
+        raise UnavailableError(f"the schema registry does not return schema {schema_id}", remedy=remedy, where="r:1")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_registry_that_does_not_answer_is_named_by_its_option_and_is_not_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MemorySource()
+    source.create("orders", 1)
+    source.produce("orders", 0, b"x")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: source)
+    monkeypatch.setattr(
+        "frazil_start.init_command.read_sample",
+        lambda *_: [ReadRecord("orders", 0, 0, b"\0\0\0\0\7value")],
+    )
+    monkeypatch.setattr("frazil_start.init_command.ConfluentRegistry", _Away)
+    assert main(["init", "--bootstrap-servers", "b:1", "--registry", "http://r:1"]) == 1
+    assert capsys.readouterr().err == (
+        "error: the schema registry does not return schema 7\n"
+        "where: r:1\n"
+        "remedy: check that the registry is running at `--registry`\n"
+    )
     assert list(tmp_path.iterdir()) == []
