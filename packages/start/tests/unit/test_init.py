@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -119,3 +120,26 @@ def test_a_registry_that_does_not_answer_is_named_by_its_option_and_is_not_retri
         "remedy: check that the registry is running at `--registry`\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("remedy", "shown"),
+    [
+        (
+            "check sasl.mechanism and the user, password or client secret under `kafka`; Frazil retries with back-off",
+            "check sasl.mechanism and the user, password or client secret given with `--kafka`",
+        ),
+        ("check that a broker listens at `bootstrap.servers`", "check that a broker listens at `--bootstrap-servers`"),
+    ],
+)
+def test_brokers_that_do_not_answer_are_named_by_the_options(
+    remedy: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Away(MemorySource):
+        def topics(self, _: object) -> NoReturn:
+            raise UnavailableError("Kafka is not reachable", remedy=remedy, where="b:1")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: Away())
+    assert main(["init", "--bootstrap-servers", "b:1"]) == 1
+    assert capsys.readouterr().err == f"error: Kafka is not reachable\nwhere: b:1\nremedy: {shown}\n"
