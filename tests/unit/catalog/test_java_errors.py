@@ -10,6 +10,7 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     mistake_of,
     unavailable,
+    unreadable_metadata,
 )
 from frazil.catalog.iceberg.opening import is_unmade, refused_catalog
 from frazil.errors import SpecError, UnavailableError
@@ -276,6 +277,31 @@ def test_a_store_that_is_not_reached_is_not_taken_for_the_catalog(
     assert error.message.endswith(cause_of(Raised(cause)))
     assert ("`s3.endpoint` under `catalog.properties`" in error.remedy) == bool(remedy)
     assert "retries with back-off" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "remedy"),
+    [
+        (
+            "s3://b/m.json",
+            "Received an UnknownHostException when attempting to interact with a service.",
+            "`s3.endpoint`",
+        ),
+        (
+            "s3://b/m.json",
+            "Unable to execute HTTP request: Connect to http://s:9 failed: Connection refused",
+            "`s3.endpoint`",
+        ),
+        ("s3://b/m.json", "Unable to execute HTTP request: Connect to s:9 [s/10.0.0.1] timed out", "`s3.endpoint`"),
+        ("s3://b/m.json", "The request signature we calculated does not match", "check the credentials"),
+        ("s3://b/m.json", "The specified key does not exist.", "restore it from a copy"),
+        ("file:/b/m.json", "Connection refused", "restore it from a copy"),
+    ],
+)
+def test_a_metadata_file_is_not_blamed_for_a_store_that_is_not_reached(file: str, words: str, remedy: str) -> None:
+    error = unreadable_metadata(f"{words} (SDK Attempt Count: 6)", file, "a.b")
+    assert error.message == f"the table cannot be loaded: its metadata file {file} cannot be read: {words}"
+    assert remedy in error.remedy
 
 
 def test_what_only_amazon_can_use_is_left_out_of_messages() -> None:

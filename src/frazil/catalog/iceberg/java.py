@@ -104,6 +104,8 @@ _OTHER_SERVERS = (
 """Parts of the classes and messages of exceptions where a server of another kind or version, or none, is at the address."""
 
 _UNREACHED = re.compile(r"(UnknownHost|HttpHostConnect|Connect|ConnectTimeout|NoRouteToHost)Exception")
+# The same in the messages of Amazon's client, without the names of the causes.
+_UNREACHED_WORDS = re.compile(r"UnknownHostException|Connect to \S+ .*(failed|timed out)|Connection refused")
 _IN_S3 = re.compile(r"\.services\.s3\.|iceberg\.aws\.s3\.")
 _IN_S3A = "hadoop.fs.s3a."
 _S3_REMEDY = (
@@ -176,8 +178,10 @@ def answering(what: str, where: str) -> Iterator[None]:
 
 def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
     """Returns the error of a table whose metadata file `file` cannot be read. words: what reading it failed with."""
-    remedy = refusal_remedy(words, _SETTINGS) or "make the file readable for this user, or restore it from a copy"
-    message = f"the table cannot be loaded: its metadata file {file} cannot be read: {words}"
+    is_unreached = file.startswith("s3:") and _UNREACHED_WORDS.search(words)
+    remedy = _S3_REMEDY if is_unreached else "make the file readable for this user, or restore it from a copy"
+    remedy = refusal_remedy(words, _SETTINGS) or remedy
+    message = f"the table cannot be loaded: its metadata file {file} cannot be read: {_REQUEST.sub('', words)}"
     return UnavailableError(message, remedy=remedy, where=table)
 
 
