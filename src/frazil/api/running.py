@@ -31,7 +31,7 @@ from frazil.api.wiring import (
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.errors import UnavailableError
+from frazil.errors import UnavailableError, without_retry
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.job import SparkJobs
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -341,7 +341,7 @@ def result_of(tables: Sequence[Table], until_caught_up: bool) -> RunResult:
 def _words(table: Table) -> str:
     if table.status.run_state in {RunState.STOPPED, RunState.BACKING_OFF}:
         place = f" ({table.status.where})" if table.status.where else ""
-        return f"{table.status.run_state}: {table.status.reason}{place}; {table.status.remedy}"
+        return f"{table.status.run_state}: {table.status.reason}{place}; {without_retry(table.status.remedy)}"
     if table.catalog.size is None and not table.catalog.loaded_at_s:
         return "not loaded yet"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0

@@ -85,7 +85,8 @@ def command(
             runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
             rounds = list(run_rounds(runner, chosen_tables(tables, table)))
     lines = [line for table_round in rounds for line in _lines(table_round, dry_run)]
-    output.result(document_of_rounds(rounds, dry_run), Group(*lines) if rounds else Text("no tables yet"))
+    nothing = f"{table} does not exist yet" if table else "no tables yet"
+    output.result(document_of_rounds(rounds, dry_run), Group(*lines) if rounds else Text(nothing))
     return (
         FAILED
         if any(

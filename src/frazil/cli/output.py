@@ -21,7 +21,7 @@ import typer
 
 from frazil.api.redaction import Json, Redaction
 from frazil.clock import Clock, SystemClock
-from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.errors import FrazilError, SpecError, UnavailableError, without_retry
 from frazil.printable import plain
 
 if TYPE_CHECKING:
@@ -229,7 +229,9 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
 
 def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
     if isinstance(error, FrazilError):
-        words = {"type": error.type_name, "message": error.message, "where": error.where, "remedy": error.remedy}
+        # A command that has ended does not retry.
+        remedy = without_retry(error.remedy)
+        words = {"type": error.type_name, "message": error.message, "where": error.where, "remedy": remedy}
         return error.exit_code, words
     message = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     return 1, {"type": type(error).__name__, "message": message, "where": "", "remedy": "run again with --debug"}

@@ -440,7 +440,8 @@ def _unread(facts: _Found, status: TableStatus, recorded_at_ms: int) -> Problem 
     """
     reason = status.condition.problem
     if status.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(facts, recorded_at_ms):
-        return replace(reason, message=f"the last run ended while the table was backing off: {reason.message}")
+        message = f"the last run ended while the table was backing off: {reason.message}"
+        return replace(reason, message=message, remedy=without_retry(reason.remedy))
     if status.progress.committed is False:
         return Problem("no run has committed to the table yet", _NEVER_REMEDY, facts.table.name)
     return None

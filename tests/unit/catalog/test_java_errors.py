@@ -10,6 +10,7 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     mistake_of,
     unavailable,
+    unreadable_metadata,
 )
 from frazil.catalog.iceberg.opening import is_unmade, refused_catalog
 from frazil.errors import SpecError, UnavailableError
@@ -241,6 +242,77 @@ def test_a_value_that_opening_a_catalog_refuses_is_a_mistake_of_the_file() -> No
     other_server = Thrown(_ARGUMENT, "Cannot parse missing map: defaults")
     for waited_for in (without_address, other_server):
         assert isinstance(refused_catalog(Raised(waited_for), "x"), UnavailableError)
+
+
+_REFUSED = Thrown(
+    "org.apache.http.conn.HttpHostConnectException", "Connect to http://store:9000 failed: Connection refused"
+)
+_NO_HOST = Thrown("java.net.UnknownHostException", "store")
+
+
+@pytest.mark.parametrize("cause", [_REFUSED, _NO_HOST])
+@pytest.mark.parametrize(
+    ("frames", "remedy"),
+    [
+        (("org.apache.iceberg.aws.s3.S3OutputStream.close(S3OutputStream.java:261)",), "`s3.endpoint`"),
+        (
+            ("software.amazon.awssdk.services.s3.DefaultS3Client.listObjectsV2(DefaultS3Client.java:1)",),
+            "`s3.endpoint`",
+        ),
+        (
+            (
+                "software.amazon.awssdk.services.s3.DefaultS3Client.putObject(DefaultS3Client.java:1)",
+                "org.apache.hadoop.fs.s3a.S3AFileSystem.create(S3AFileSystem.java:1)",
+            ),
+            "",
+        ),
+        (("software.amazon.awssdk.services.glue.DefaultGlueClient.getTable(DefaultGlueClient.java:1)",), ""),
+    ],
+)
+def test_a_store_that_is_not_reached_is_not_taken_for_the_catalog(
+    cause: Thrown, frames: tuple[str, ...], remedy: str
+) -> None:
+    thrown = Thrown("software.amazon.awssdk.core.exception.SdkClientException", "Unable", cause, frames)
+    error = unavailable("the table cannot be created", Raised(thrown), "a.b")
+    assert error.message.endswith(cause_of(Raised(cause)))
+    assert ("`s3.endpoint` under `catalog.properties`" in error.remedy) == bool(remedy)
+    assert "retries with back-off" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "remedy"),
+    [
+        (
+            "s3://b/m.json",
+            "Received an UnknownHostException when attempting to interact with a service.",
+            "`s3.endpoint`",
+        ),
+        (
+            "s3://b/m.json",
+            "Unable to execute HTTP request: Connect to http://s:9 failed: Connection refused",
+            "`s3.endpoint`",
+        ),
+        ("s3://b/m.json", "Unable to execute HTTP request: Connect to s:9 [s/10.0.0.1] timed out", "`s3.endpoint`"),
+        ("s3://b/m.json", "The request signature we calculated does not match", "check the credentials"),
+        ("s3://b/m.json", "The specified key does not exist.", "restore it from a copy"),
+        ("file:/b/m.json", "Connection refused", "restore it from a copy"),
+    ],
+)
+def test_a_metadata_file_is_not_blamed_for_a_store_that_is_not_reached(file: str, words: str, remedy: str) -> None:
+    error = unreadable_metadata(f"{words} (SDK Attempt Count: 6)", file, "a.b")
+    assert error.message == f"the table cannot be loaded: its metadata file {file} cannot be read: {words}"
+    assert remedy in error.remedy
+
+
+def test_what_only_amazon_can_use_is_left_out_of_messages() -> None:
+    words = (
+        "The specified bucket does not exist (Service: S3, Status Code: 404, Request ID: 7MID, Extended Request ID:"
+        f" {'giAFT/4r=' * 50}) (SDK Attempt Count: 1)"
+    )
+    thrown = Thrown("software.amazon.awssdk.services.s3.model.NoSuchBucketException", words)
+    assert cause_of(Raised(thrown)) == (
+        "NoSuchBucketException: The specified bucket does not exist (Service: S3, Status Code: 404, Request ID: 7MID)"
+    )
 
 
 def test_a_table_that_does_not_exist_differs_from_a_file_that_the_store_lacks() -> None:

@@ -53,6 +53,16 @@ def test_one_table_is_named_in_either_way(frazil: Command, capsys: pytest.Captur
     assert "did you mean `t.a`?" in capsys.readouterr().err
 
 
+def test_a_table_that_no_run_has_created_is_named(
+    frazil: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frazil()
+    monkeypatch.setattr(maintain, "has_catalog", lambda _spec: False)
+    for words, shown in (([], "no tables yet"), (["t.a"], "t.a does not exist yet")):
+        assert main(["maintain", *words, "-f", str(Path.cwd() / "frazil.yaml")]) == 0
+        assert capsys.readouterr().out == f"{shown}\n"
+
+
 def test_a_plan_reports_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
     reason, gain = "files that no snapshot references were never looked for", "the space of those older than 72 h"
     found = frazil()["tables"]["t.a"]

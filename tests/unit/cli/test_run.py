@@ -20,6 +20,8 @@ from frazil.api.running import result_of, wait_for_catalog
 from frazil.cli.output import Output
 from frazil.cli.run import command, report
 from frazil.clock import SystemClock
+from frazil.errors import UnavailableError
+from frazil.ingest.tables.state import RunState
 from frazil.spec import CatalogSpec, PipelineSpec
 from tests.unit.ingest.service_scene import Scene
 
@@ -87,6 +89,17 @@ def test_catching_up_with_all_but_a_table_without_its_topic_is_no_success(
     assert report(Output(), result_of(tables, until_caught_up=True)) == 4
     assert "n.missing: backing off: topic missing does not exist; " in capsys.readouterr().out
     assert report(Output(), result_of(tables[:1], until_caught_up=True)) == 0
+
+
+def test_a_run_that_has_ended_does_not_promise_to_retry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = Scene(tmp_path, "a").catch_up("a")
+    remedy = "check the credentials under `catalog.properties`; Frazil retries with back-off"
+    tables[0].status.set(RunState.BACKING_OFF, UnavailableError("refused", remedy=remedy, where="n.a"))
+    capsys.readouterr()
+    report(Output(), result_of(tables, until_caught_up=False))
+    assert (
+        capsys.readouterr().out == "n.a: backing off: refused (n.a); check the credentials under `catalog.properties`\n"
+    )
 
 
 def test_what_a_run_imports_before_its_jvm_starts_is_little() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
+from frazil.ingest.batches.workers import Done
 from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.loop.table_updates import LONGEST_BACKOFF_S, backoff_s
 from frazil.ingest.tables.state import RunState
-from frazil_testing.twins import FakeClock, MemoryCatalog
+from frazil_testing.twins import FakeClock, MemoryCatalog, StepWorkers
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 ASKED_S = 0.05
@@ -70,6 +72,61 @@ def test_an_outage_may_last_for_a_day(tmp_path: Path, away: str) -> None:
     scene.source.is_down, scene.catalog.begin = False, lambda _: None
     scene.clock.sleep(2 * LONGEST_BACKOFF_S)
     assert turn_until(service, lambda: scene.catalog.load("n.a") and scene.rows("n.a") == [{"x": 1}])
+
+
+def test_a_process_that_is_stopped_before_kafka_answers_does_not_report_a_connection(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    service = scene.unconnected()
+    scene.source.is_down = True
+    answer = scene.source.cluster_id
+
+    def answer_twice() -> str:
+        outages.append(1)
+        if len(outages) == 2:
+            service.stop()
+        return answer()
+
+    outages: list[int] = []
+    scene.source.cluster_id = answer_twice  # type: ignore[method-assign]
+    with capture_logs() as logged:
+        service.run()
+    assert [entry["event"] for entry in logged if entry["event"] in ("service_unavailable", "connected")] == [
+        "service_unavailable",
+        "service_unavailable",
+    ]
+
+
+class StuckWorkers(StepWorkers):
+    """Nothing ends before a time."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self._own_clock = clock
+        self.until_s = 0.0
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        if self._own_clock.monotonic_s() >= self.until_s:
+            return super().wait(timeout_s)
+        self._own_clock.sleep(timeout_s)
+        return []
+
+
+def test_a_load_that_iceberg_tries_for_long_is_reported_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    workers = StuckWorkers(scene.clock)
+    service = scene.unconnected(workers=workers)
+    workers.until_s = scene.clock.monotonic_s() + 80
+    with capture_logs() as logged:
+        service.connect()
+    (slow,) = [entry for entry in logged if entry["event"] == "table_load_slow"]
+    assert (slow["table"], slow["waited_s"], slow["log_level"]) == ("n.a", 15, "warning")
+    assert "`frazil status n.a`" in slow["remedy"]
+    workers.until_s = 0.0
+    with capture_logs() as logged:
+        scene.clock.sleep(2 * RELOAD_IDLE_EVERY_S)
+        for _ in range(5):
+            service.turn()
+    assert "table_load_slow" not in {entry["event"] for entry in logged}
 
 
 def test_many_idle_tables_are_asked_for_beside_the_others(tmp_path: Path) -> None:

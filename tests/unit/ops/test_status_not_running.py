@@ -14,7 +14,7 @@ from tests.unit.ops.test_status import NEVER_RUN, SCHEMA, Scene, reported, text_
 AWAY = {
     "state": "backing off",
     "reason": "the catalog: refused",
-    "remedy": "check that it runs",
+    "remedy": "check that it runs; Frazil retries with back-off",
     "where": "http://catalog",
 }
 

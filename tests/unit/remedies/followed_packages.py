@@ -102,6 +102,22 @@ PACKAGED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
+            "begin with a line such as `table: shop.orders`, and write each case by its name below `cases:`",
+            "divide its cases among several files",
+            "write `table: NAME`, and below it `cases: {NAME: {records: [{value: {…}}], rows: [{…}]}}`",
+            "write the value of the record as `json`, which is text",
+        ),
+        f"{_CASES}a_file_that_is_not_a_file_of_cases",
+    ),
+    **dict.fromkeys(
+        (
+            "begin with a line `records:`, and write the records below it, or let the file's name end in .jsonl",
+            "name a file with fewer records",
+        ),
+        f"{_RECORDING}yaml_that_is_not_a_file_of_records",
+    ),
+    **dict.fromkeys(
+        (
             "write `- {COLUMN: VALUE}` for each; `[]` for none",
             "write `dropped: {where: 1}`",
             "write a part of the reason",

@@ -348,13 +348,22 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
     [
         (b"a: \xff", "the file is not UTF-8 (p.yaml:1); save it as UTF-8"),
         (b"a: 1\nb: \x00", "the file has a control character (p.yaml:2); remove the character"),
-        (b"", "the file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
-        (b"# later\n", "the file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
-        (b"- a\n", "the file is not a mapping (p.yaml:1); begin with a line such as `pipeline: shop`"),
-        (b"[" * 5000, "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
-        (b"a: &x [*x]", "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
-        (b"a: &x {<<: *x}", "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
-        (b"a" * (3 * 1024**2), "the file is larger than 2097152 bytes (p.yaml); split the pipeline"),
+        (b"", "the pipeline file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
+        (b"# later\n", "the pipeline file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
+        (b"- a\n", "the pipeline file is not a mapping (p.yaml:1); begin with a line such as `pipeline: shop`"),
+        (
+            b"[" * 5000,
+            "the pipeline file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels",
+        ),
+        (
+            b"a: &x [*x]",
+            "the pipeline file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels",
+        ),
+        (
+            b"a: &x {<<: *x}",
+            "the pipeline file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels",
+        ),
+        (b"a" * (3 * 1024**2), "the pipeline file is larger than 2097152 bytes (p.yaml); split the pipeline"),
         (
             b"a: 1\nb: [1\nc: 2\n",
             "the YAML cannot be read: expected ',' or ']', but got ':' (p.yaml:3); "

@@ -50,8 +50,11 @@ def sparkline(values: Values, lowest_top: float) -> Markup:
 
 def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[float], str]) -> Chart:
     """Returns a chart of values, the last of which is of the time `end_s`. It begins where the first value is known, a
-    minute before its end at the latest: a young past fills its chart. text: how a value reads.
+    minute before its end at the latest: a young past fills its chart. It ends with the last value but one where the last is
+    not known. text: how a value reads.
     """
+    if len(values) > 1 and np.isnan(values[-1]) and not np.isnan(values[-2]):  # The newest sample is not taken yet.
+        values, end_s = values[:-1], end_s - step_s
     known = np.flatnonzero(~np.isnan(values))
     first = int(known[0]) if len(known) else 0
     values = values[max(0, min(first, len(values) - _SHORTEST_S // step_s)) :]
@@ -61,8 +64,8 @@ def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[f
     line = _path(points, top or 1, x_step, _HEIGHT)
     label = f"{title}: now {_text(points[-1:], text)}, highest {text(top) if _is_known(points) else 'unknown'}"
     begin_s = end_s - step_s * (len(values) - 1)
-    each = max(1, len(values) // 12)
-    rows = [(begin_s + step_s * place, values[place]) for place in range(each - 1, len(values), each)]
+    each = -(-len(values) // 12)
+    rows = [(begin_s + step_s * place, values[place]) for place in range((len(values) - 1) % each, len(values), each)]
     axes = Markup().join([*_values_axis(top, text), *_time_axis(begin_s, end_s)]) if _is_known(points) else Markup()
     return Chart(
         title,

@@ -132,7 +132,7 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     lag = count(table.lag.lag_records)
     if table.lag.open_transactions:
         lag = _HELD.format(lag=lag, held=count(sum(held.span for held in table.lag.open_transactions)))
-    most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
+    most = "" if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
     cells = (
         state_cell(figures),
         clock_time(table.progress.watermark_ms, now_ms),

@@ -46,6 +46,16 @@ def test_a_young_past_fills_its_chart_and_says_its_times_and_values() -> None:
     assert ">01:59:10<" in chart("Rate", short, 7_200, 10, str).svg, "a minute at least"
 
 
+def test_a_chart_ends_with_the_newest_value_until_the_next_one_is_known() -> None:
+    values = np.arange(360, dtype=np.float32)
+    values[-1] = np.nan
+    drawn = chart("Rate", values, 7_200, 10, lambda value: f"{value:.0f}/s")
+    assert (drawn.now, drawn.rows[-1], len(drawn.rows)) == ("358/s", (7_190, "358/s"), 12)
+    assert "<title>01:59: 358/s</title>" in drawn.svg
+    values[-2] = np.nan
+    assert chart("Rate", values, 7_200, 10, str).now == "–", "nobody takes samples"
+
+
 def test_a_histogram_shows_every_count() -> None:
     widths = [(label, count, "0" in bar) for label, count, bar in bars([0, 1, 1_000], ["a", "b", "c"])]
     assert [found[:2] for found in widths] == [("a", 0), ("b", 1), ("c", 1_000)]

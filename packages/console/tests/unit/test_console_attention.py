@@ -107,6 +107,12 @@ def test_lag_is_records_and_freshness_is_time(few: ManyTables) -> None:
     assert " 30 s <small>" in cell(page, table.name, 3)
 
 
+def test_a_freshness_that_is_not_known_is_one_dash(few: ManyTables) -> None:
+    table = few.tables[0]
+    table.state, table.offsets.lag_records = None, 70
+    assert re.sub("<[^>]*>", "", cell(shown(few), table.name, 3)).split() == ["–"]
+
+
 def test_refused_schema_changes_are_named_on_the_page_of_their_table(few: ManyTables) -> None:
     table = few.tables[0]
     table.schema.refusals = frozenset({"schema 9: column y: int is not widened to long", "column x: no"})

@@ -36,6 +36,12 @@ _NAME = "lake"
 _DEFAULT_BROKER = "localhost:9092"
 _OPTIONS = {"registry": "--registry", "catalog": "--warehouse"}
 """The options that fill sections of the file; `--kafka` where there is none."""
+_OPTION_OF_WORDS = {
+    "`registry.url`": "`--registry`",
+    "`bootstrap.servers`": "`--bootstrap-servers`",
+    "under `kafka`": "given with `--kafka`",
+}
+"""What remedies of services say of the pipeline file, which does not exist yet, and the option in its place."""
 
 Servers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="The brokers.", show_default=False)
@@ -86,7 +92,10 @@ def command(
             "the file exists, and is not overwritten", remedy="name another with -f", where=str(file)
         )
     head = _head(bootstrap_servers, registry, warehouse, kafka or ())
-    proposals = clashing_tables(_NAME, _proposals(output, head))
+    try:
+        proposals = clashing_tables(_NAME, _proposals(output, head))
+    except UnavailableError as error:
+        raise UnavailableError(error.message, remedy=_by_options(error.remedy), where=error.where) from None
     if all(proposal.settings is None for proposal in proposals):
         waiting = ", ".join(proposal.topic for proposal in proposals if proposal.seen == WAITS)
         raise UnavailableError(
@@ -147,6 +156,12 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
     finally:
         registry.close()
+
+
+def _by_options(remedy: str) -> str:
+    for words, option in _OPTION_OF_WORDS.items():
+        remedy = remedy.replace(words, option)
+    return remedy
 
 
 def _option_of(draft: str, where: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -32,6 +32,8 @@ _ENVELOPES = {
 """The members by which an envelope is known; the first that has all of them is taken. Canal's has Maxwell's too."""
 _ORIGINS = (("database", "db"), ("schema", "schema"), ("table", "table"))
 """Where a row comes from: the end of the name in `metadata`, and the member of Debezium's `source`."""
+_WITHOUT_COLUMNS = ("text", "raw")
+"""Formats of values that are one column."""
 _SPACES = dict.fromkeys(map(ord, "\t\r\n"), " ")
 _DAMAGED = 10  # Up to one record in so many may be damaged in a topic of JSON: it becomes a dead letter.
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
@@ -64,6 +66,8 @@ class _Form:
     rows: set[str] = field(default_factory=set)
     #: The kinds of Debezium's records that change no row; empty where one of them may be a row or a change.
     ignored: set[str] = field(default_factory=set)
+    #: How many of them are damaged, and do not have the format.
+    damaged: int = 0
 
 
 def is_internal(topic: str) -> bool:
@@ -96,9 +100,9 @@ def propose(
     envelope = first if form.name == "json" or first == "debezium" else ""
     if envelope:
         settings["envelope"] = envelope
-    words = [_shown(form.name, len(records)), *(["Kafka Connect's schema in each"] if form.is_connect else [])]
+    words = [_shown(form, len(records)), *(["Kafka Connect's schema in each"] if form.is_connect else [])]
     words += [f"changes of {envelope.capitalize()}"] if envelope else []
-    settings |= _keys(records, envelope, schemas, words)
+    settings |= _keys(records, envelope, schemas, words, has_columns=form.name not in _WITHOUT_COLUMNS)
     if envelope == "debezium" and "mode" in settings:
         settings |= _shards(
             records, _form_of([record.key for record in records if record.key is not None], schemas), form, words
@@ -129,15 +133,19 @@ def _change_of(record: ReadRecord) -> dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-def _keys(records: Sequence[ReadRecord], envelope: str, schemas: Schemas | None, words: list[str]) -> dict[str, Any]:
-    """Returns the settings for records with keys. words: what was seen, to be added to."""
+def _keys(
+    records: Sequence[ReadRecord], envelope: str, schemas: Schemas | None, words: list[str], has_columns: bool
+) -> dict[str, Any]:
+    """Returns the settings for records with keys. words: what was seen, to be added to. has_columns: whether values have
+    fields that can be key columns.
+    """
     keys = [record.key for record in records if record.key is not None]
     key = _form_of(keys, schemas) if len(keys) == len(records) else _Form("")
     has_tombstones = any(record.value is None for record in records)
     if has_tombstones:
         words.append("tombstones")
     if not (envelope or has_tombstones):
-        words.append("add `mode: upsert` and `key_columns` to keep one row for each key")
+        words += ["add `mode: upsert` and `key_columns` to keep one row for each key"] if has_columns else []
         return {}
     if not key.fields:
         words.append("add `mode: upsert` and `key_columns` to apply the changes: the keys have no fields")
@@ -173,7 +181,8 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     images = [
         row[name] for row in rows if isinstance(row, dict) for name in IMAGES_OF if isinstance(row.get(name), dict)
     ]
-    return _form("json", named, is_connect, [set(image) for image in images])
+    form = _form("json", named, is_connect, [set(image) for image in images])
+    return replace(form, damaged=len(values) - len(present))
 
 
 def _form(name: str, named: Sequence[set[str]], is_connect: bool = False, rows: Iterable[set[str]] = ()) -> _Form:
@@ -227,14 +236,17 @@ def _names_in(kind: Any) -> set[str]:
     return own_names.union(*(_names_in(kind.get(word)) for word in ("oneOf", "anyOf")))
 
 
-def _shown(name: str, count: int) -> str:
+def _shown(form: _Form, count: int) -> str:
     names = {
         "json": "JSON",
         "avro": "Avro",
         "protobuf": "Protobuf",
         "json_schema": "JSON with a schema of the registry",
     }
-    return f"{names.get(name, name)} in {plural(count, 'record')}"
+    name = names.get(form.name, form.name)
+    if form.damaged:
+        return f"{name} in {count - form.damaged} of {plural(count, 'record')}, the others are damaged"
+    return f"{name} in {plural(count, 'record')}"
 
 
 # ---- the file

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from frazil.cli.main import main
+from frazil.errors import UnavailableError
 from frazil.kafka.port import ReadRecord
 from frazil.types import OffsetRange
 from frazil_testing.twins import MemorySource
@@ -82,3 +84,62 @@ def test_a_wrong_option_is_named_and_not_the_draft_of_the_file(
     error = capsys.readouterr().err
     assert f"\nwhere: {where}\nremedy: {remedy}" in error
     assert list(tmp_path.iterdir()) == []
+
+
+class _Away:
+    """A registry that does not answer."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def by_id(self, schema_id: int) -> None:
+        remedy = "Frazil retries with back-off; check that the registry is running at `registry.url`"
+        raise UnavailableError(f"the schema registry does not return schema {schema_id}", remedy=remedy, where="r:1")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_registry_that_does_not_answer_is_named_by_its_option_and_is_not_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MemorySource()
+    source.create("orders", 1)
+    source.produce("orders", 0, b"x")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: source)
+    monkeypatch.setattr(
+        "frazil_start.init_command.read_sample",
+        lambda *_: [ReadRecord("orders", 0, 0, b"\0\0\0\0\7value")],
+    )
+    monkeypatch.setattr("frazil_start.init_command.ConfluentRegistry", _Away)
+    assert main(["init", "--bootstrap-servers", "b:1", "--registry", "http://r:1"]) == 1
+    assert capsys.readouterr().err == (
+        "error: the schema registry does not return schema 7\n"
+        "where: r:1\n"
+        "remedy: check that the registry is running at `--registry`\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("remedy", "shown"),
+    [
+        (
+            "check sasl.mechanism and the user, password or client secret under `kafka`; Frazil retries with back-off",
+            "check sasl.mechanism and the user, password or client secret given with `--kafka`",
+        ),
+        ("check that a broker listens at `bootstrap.servers`", "check that a broker listens at `--bootstrap-servers`"),
+    ],
+)
+def test_brokers_that_do_not_answer_are_named_by_the_options(
+    remedy: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Away(MemorySource):
+        def topics(self, _: object) -> NoReturn:
+            raise UnavailableError("Kafka is not reachable", remedy=remedy, where="b:1")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil_start.init_command.open_topics", lambda _: Away())
+    assert main(["init", "--bootstrap-servers", "b:1"]) == 1
+    assert capsys.readouterr().err == f"error: Kafka is not reachable\nwhere: b:1\nremedy: {shown}\n"

@@ -30,7 +30,7 @@ def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
     [
         (_records((None, {"a": 1})), {}, "JSON in 1 record"),
         (_records((None, b"a line"), (None, b"{")), {"value": {"format": "text"}}, "text in 2 records"),
-        (_records(*[(None, {"a": 1})] * 9, (None, b'{"a": ')), {}, "JSON in 10 records"),
+        (_records(*[(None, {"a": 1})] * 9, (None, b'{"a": ')), {}, "JSON in 9 of 10 records, the others are damaged"),
         (_records(*[(None, {"a": 1})] * 8, (None, b'{"a": ')), {"value": {"format": "text"}}, "text in 9 records"),
         (_records((None, b"a\tb\r\n"), (None, b"\n")), {"value": {"format": "text"}}, "text in 2 records"),
         (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 record"),
@@ -59,6 +59,12 @@ def test_records_show_format_envelope_and_key(records: list[ReadRecord], setting
     found = propose("t", records, None)
     assert found.settings == {"topic": "t", **settings}
     assert seen in found.seen
+
+
+@pytest.mark.parametrize("value", [b"a line", b"\xff\x00"])
+def test_key_columns_are_not_proposed_for_values_without_fields(value: bytes) -> None:
+    found = propose("t", _records((b"k", value)), None)
+    assert found.seen == ("raw in 1 record" if value[0] == 0xFF else "text in 1 record")
 
 
 def test_the_registry_names_the_format() -> None:

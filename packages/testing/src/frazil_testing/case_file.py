@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.document import Items, Node, Scalar, Section, read_document
+from frazil.spec.syntax.document import FileKind, Items, Node, Scalar, Section, Wrong, read_document
 from frazil.spec.syntax.keys import describe
 from frazil.spec.syntax.problems import advice, place
 
@@ -23,6 +23,26 @@ CASE_KEYS = ("records", "given", *EXPECTATIONS)
 FILE_KEYS = ("pipeline", "table", "topic", "schemas", "given", "env", "cases")
 _SCHEMA_KEYS = ("value", "key")
 SUFFIXES = (".yaml", ".yml")
+NO_CASES = "name a file or a folder of cases, or let `frazil try TABLE --record FILE` write a first one"
+"""The remedy where the file or folder of cases does not exist."""
+CASES_REMEDIES: Mapping[Wrong, str] = {
+    "missing": NO_CASES,
+    "unreadable": NO_CASES,
+    "too large": "divide its cases among several files",
+    "empty": "write `table: NAME`, and below it `cases: {NAME: {records: [{value: {…}}], rows: [{…}]}}`",
+    "not a mapping": "begin with a line such as `table: shop.orders`, and write each case by its name below `cases:`",
+    "too deep": "write the value of the record as `json`, which is text",
+}
+INPUT_REMEDIES: Mapping[Wrong, str] = {
+    "missing": "name a file of values, one in each line, or YAML with `records`",
+    "unreadable": "name a file of values, one in each line, or YAML with `records`",
+    "too large": "name a file with fewer records",
+    "empty": "write `records: [{value: {…}}]`",
+    "not a mapping": "begin with a line `records:`, and write the records below it, or let the file's name end in .jsonl",
+    "too deep": "write the value of the record as `json`, which is text",
+}
+_CASES_FILE = FileKind("the file of cases", CASES_REMEDIES)
+_INPUT_FILE = FileKind("the file of records", INPUT_REMEDIES)
 
 
 @dataclass(frozen=True)
@@ -89,8 +109,7 @@ def case_paths(path: Path) -> list[Path]:
         raise SpecError("the folder has no files of cases", remedy="write one, such as orders.yaml", where=str(path))
     if path.exists():
         return [path]
-    remedy = "name a file or a folder of cases, or let `frazil try TABLE --record FILE` write a first one"
-    raise SpecError("there are no cases", remedy=remedy, where=str(path))
+    raise SpecError("there are no cases", remedy=NO_CASES, where=str(path))
 
 
 def read_case_file(path: Path) -> CaseFile:
@@ -99,7 +118,7 @@ def read_case_file(path: Path) -> CaseFile:
     Raises: SpecError with the line of the first thing that is wrong.
     """
     reader = _Reader(path)
-    document = read_document(path)
+    document = read_document(path, _CASES_FILE)
     reader.check_keys(document, FILE_KEYS, "the file of cases")
     pipeline = reader.text(document, "pipeline")
     topic, variables = reader.text(document, "topic"), reader.section(document, "env")
@@ -124,7 +143,7 @@ def read_input(path: Path, table: str) -> CaseFile:
     Raises: as `read_case_file`.
     """
     reader = _Reader(path)
-    document = read_document(path)
+    document = read_document(path, _INPUT_FILE)
     reader.check_keys(document, ("topic", "records", "schemas", "given"), "the file of records")
     records = tuple(reader.records(document, reader.text(document, "topic")))
     case = Case(path.name, 1, document, records, reader.tables(document))

@@ -8,6 +8,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
+from frazil.spec.syntax.document import LIMIT_BYTES
 from frazil_testing.compare import UNMADE_REMEDY, Verdict
 from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
 
@@ -462,6 +463,31 @@ def test_a_file_of_cases_that_cannot_be_read(play: Play, wrong: str, right: str,
         play(f"table: shop.orders\ncases:\n  a: {{{wrong}}}\n")
     assert (caught.value.message, caught.value.remedy, caught.value.where) == (error, remedy, "cases.yaml:3")
     assert is_well(play(f"table: shop.orders\ncases:\n  a: {{{right}, dropped: {{}}}}\n"))
+
+
+WHOLE = "table: shop.orders\ncases: {a: {records: [{value: {id: 1}}], rows: [{id: 1}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "error"),
+    [
+        ("", WHOLE,
+         "the file of cases is empty (cases.yaml:1); "
+         "write `table: NAME`, and below it `cases: {NAME: {records: [{value: {…}}], rows: [{…}]}}`"),
+        ("- records: [{value: {id: 1}}]\n", WHOLE,
+         "the file of cases is not a mapping (cases.yaml:1); begin with a line such as `table: shop.orders`, "
+         "and write each case by its name below `cases:`"),
+        ("[" * 60 + "]" * 60, WHOLE.replace("value: {id: 1}", f"""json: '{{"id": 1, "x": {"[" * 60 + "]" * 60}}}'"""),
+         "the file of cases is nested too deeply (cases.yaml:1); write the value of the record as `json`, which is text"),
+        (f"{WHOLE}#{' ' * LIMIT_BYTES}", WHOLE,
+         f"the file of cases is larger than {LIMIT_BYTES} bytes (cases.yaml); divide its cases among several files"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_a_file_of_cases(play: Play, wrong: str, right: str, error: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        play(wrong)
+    assert str(caught.value) == error
+    assert is_well(play(right))
 
 
 @pytest.mark.parametrize(

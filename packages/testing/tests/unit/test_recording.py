@@ -19,6 +19,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
 from frazil.spec import load_spec
+from frazil.spec.syntax.document import LIMIT_BYTES
 from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.play import table_of
 from frazil_testing.recording import Mask, record_cases
@@ -312,3 +313,35 @@ def test_a_file_of_records_that_cannot_be_read(folder: Path) -> None:
 def _file(folder: Path) -> str:
     (folder / "frazil.yaml").write_text(ORDERS)
     return str(folder / "frazil.yaml")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ("", "the file of records is empty (in.yaml:1); write `records: [{value: {…}}]`"),
+        (
+            "- {id: 1}\n",
+            "the file of records is not a mapping (in.yaml:1); begin with a line `records:`, and write the records "
+            "below it, or let the file's name end in .jsonl",
+        ),
+        (
+            "[" * 60 + "]" * 60,
+            "the file of records is nested too deeply (in.yaml:1); write the value of the record as `json`, which is text",
+        ),
+        (
+            " " * (LIMIT_BYTES + 1),
+            f"the file of records is larger than {LIMIT_BYTES} bytes (in.yaml); name a file with fewer records",
+        ),
+    ],
+)
+def test_yaml_that_is_not_a_file_of_records(folder: Path, wrong: str, error: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        tried(folder, "in.yaml", wrong)
+    assert str(caught.value).replace(f"{folder}/", "") == error
+    assert tried(folder, "in.yaml", "records:\n  - {json: '{\"id\": 1}'}\n")
+
+
+def test_a_file_of_records_in_yaml_that_does_not_exist(folder: Path) -> None:
+    with pytest.raises(SpecError, match="the file of records does not exist") as caught:
+        try_input(load_spec(Path(_file(folder)), {}), "shop.orders", folder / "none.yaml", lambda _: None)
+    assert caught.value.remedy == "name a file of values, one in each line, or YAML with `records`"

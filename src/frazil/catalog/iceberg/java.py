@@ -103,6 +103,18 @@ _OTHER_SERVERS = (
 )  # fmt: skip
 """Parts of the classes and messages of exceptions where a server of another kind or version, or none, is at the address."""
 
+_UNREACHED = re.compile(r"(UnknownHost|HttpHostConnect|Connect|ConnectTimeout|NoRouteToHost)Exception")
+# The same in the messages of Amazon's client, without the names of the causes.
+_UNREACHED_WORDS = re.compile(r"UnknownHostException|Connect to \S+ .*(failed|timed out)|Connection refused")
+_IN_S3 = re.compile(r"\.services\.s3\.|iceberg\.aws\.s3\.")
+_IN_S3A = "hadoop.fs.s3a."
+_S3_REMEDY = (
+    "check that the store is running at `s3.endpoint` under `catalog.properties`, or without it in the region of"
+    " `client.region`; Frazil retries with back-off"
+)
+# Only Amazon has a use for it, and it pushes the cause out of the message.
+_REQUEST = re.compile(r", Extended Request ID: [^,)]*| \(SDK Attempt Count: \d+\)")
+
 
 @lru_cache(maxsize=1)
 def maintenance_workers(gateway: Any) -> Any:
@@ -166,8 +178,10 @@ def answering(what: str, where: str) -> Iterator[None]:
 
 def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
     """Returns the error of a table whose metadata file `file` cannot be read. words: what reading it failed with."""
-    remedy = refusal_remedy(words, _SETTINGS) or "make the file readable for this user, or restore it from a copy"
-    message = f"the table cannot be loaded: its metadata file {file} cannot be read: {words}"
+    is_unreached = file.startswith("s3:") and _UNREACHED_WORDS.search(words)
+    remedy = _S3_REMEDY if is_unreached else "make the file readable for this user, or restore it from a copy"
+    remedy = refusal_remedy(words, _SETTINGS) or remedy
+    message = f"the table cannot be loaded: its metadata file {file} cannot be read: {_REQUEST.sub('', words)}"
     return UnavailableError(message, remedy=remedy, where=table)
 
 
@@ -228,9 +242,17 @@ def _remedy_of(error: Exception) -> str:
         return BUCKET_REMEDY
     if remedy := next((remedy for words, remedy in _NOT_FOUND.items() if words in text), ""):
         return remedy
+    if _UNREACHED.search(text) and _is_of_s3(error):
+        return _S3_REMEDY
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""
+
+
+def _is_of_s3(error: Exception) -> bool:
+    """Returns whether Iceberg's client of S3 has thrown an exception. Hadoop's client has other settings."""
+    methods = " ".join(str(method) for cause in causes_of(error) for method in cause.getStackTrace())
+    return _IN_S3.search(methods) is not None and _IN_S3A not in methods
 
 
 def _name_remedy(text: str) -> str:
@@ -290,7 +312,7 @@ def cause_of(error: Exception) -> str:
 
 def _words(cause: Any) -> str:
     message = str(cause.getMessage() or "").partition("\n\tat ")[0]  # HDFS puts a trace of the server behind it.
-    text = " ".join(message.split())
+    text = _REQUEST.sub("", " ".join(message.split()))
     if text.startswith(_ADVICE):  # Azure's client puts half a page of it before the store's answer.
         text = "".join(text.partition("Status code")[1:]) or text
     return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]

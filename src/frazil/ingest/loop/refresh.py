@@ -33,6 +33,8 @@ log = structlog.get_logger("frazil")
 TOPICS_EVERY_S = 5.0
 # At its start a process continues without the remaining tables once no load has ended for so long.
 FIRST_LOADS_S = 5.0
+# Iceberg reads a metadata file twenty times, for a minute and a half, before it reports why it cannot.
+SLOW_LOAD_S = 15.0
 
 
 class Refresher:
@@ -55,6 +57,8 @@ class Refresher:
         self._clock = clock
         #: By pool, tables that are to be loaded once the pool has a place; forgotten with each refresh.
         self._to_load: dict[str, deque[Table]] = {}
+        #: When loads that run began, by table, until they end or are reported as slow.
+        self._begun_s: dict[str, float] = {}
 
     def load_all(self, wait: Callable[[float], bool]) -> None:
         """Loads every table for the first time, except those of a service that hangs. wait: handles the work that ends
@@ -72,6 +76,7 @@ class Refresher:
                 break
             if wait(LONGEST_POLL_S):
                 answered_s = self._clock.monotonic_s()
+            self._warn_of_slow_loads()
         for table in self._discovery.in_order:
             table.catalog.was_asked = False
 
@@ -80,6 +85,7 @@ class Refresher:
         table. conflict: the refused commit after which the table is loaded again. A table of another process is only read.
         """
         table.catalog.was_asked = True
+        self._begun_s[table.name] = self._clock.monotonic_s()
         step = self._loader.reload if conflict else self._loader.load
         if not table.schedule.is_owned:
             step = self._loader.watch
@@ -92,6 +98,7 @@ class Refresher:
         Raises: UnavailableError when Kafka does not answer.
         """
         self._to_load.clear()
+        self._warn_of_slow_loads()
         if now_s - self._discovery.asked_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
             self._discovery.asked_at_s = now_s
             self._workers.submit("topics", self._after_topics, self._discovery.find_topics)
@@ -141,6 +148,17 @@ class Refresher:
                     table.offsets.read_to = None
                     self.load(table)
 
+    def _warn_of_slow_loads(self) -> None:
+        """Logs each load that has not ended after `SLOW_LOAD_S`, once."""
+        now_s = self._clock.monotonic_s()
+        for name in [name for name, begun_s in self._begun_s.items() if now_s >= begun_s + SLOW_LOAD_S]:
+            waited_s = round(now_s - self._begun_s.pop(name))
+            remedy = (
+                f"run `frazil status {name}`, which reports within seconds why a metadata file cannot be read; Iceberg tries"
+                " it for a minute and a half before the log has the reason"
+            )
+            log.warning("table_load_slow", table=name, waited_s=waited_s, remedy=remedy)
+
     def _needs_refresh(self, table: Table) -> bool:
         """Whether the table is to be compared with its topics, or loaded, or its schemas are."""
         return self._discovery.is_behind(table) or self._loader.is_due(table) or self._loader.has_old_schemas(table)
@@ -156,6 +174,7 @@ class Refresher:
     ) -> bool:
         """Returns whether the table is as it was: a thousand idle tables are loaded each minute, and no turn follows."""
         table.schedule.in_flight = False
+        self._begun_s.pop(table.name, None)
         log_recreated(before, table)
         self._discovery.add_derived(table)
         error = future.exception()

@@ -242,6 +242,8 @@ class Service:
                 break
             except UnavailableError as error:
                 self._wait_after_outage(error)
+        else:  # A signal came before the services answered.
+            return
         epoch = 1 + max((table.progress.writer.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
         self._suspects.last_until_s = self._clock.monotonic_s() + OTHERS_FIRST_S

@@ -41,9 +41,35 @@ HIDDEN = "\0"
 """Begins keys of a section that a reader puts there, such as the name of a table: no file has such a key."""
 GROUP = f"{HIDDEN}group "
 """Begins those of them that have the settings of one feature."""
+Wrong = Literal["missing", "unreadable", "too large", "empty", "not a mapping", "too deep"]
+"""What can be wrong with a file as a whole."""
+PIPELINE_REMEDIES: Mapping[Wrong, str] = {
+    "missing": "change to its folder, name it with -f FILE, or let `frazil init` write a first one",
+    "unreadable": "name a file that can be read with -f FILE",
+    "too large": "split the pipeline",
+    "empty": "write at least pipeline, kafka and tables",
+    "not a mapping": "begin with a line such as `pipeline: shop`",
+    "too deep": "a pipeline file needs no more than ten levels",
+}
 _SEQUENCE_TAG = "tag:yaml.org,2002:seq"
 _MAPPING_TAG = "tag:yaml.org,2002:map"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file in YAML, for messages about a file that cannot be read as one."""
+
+    #: Such as "the pipeline file".
+    name: str
+    remedies: Mapping[Wrong, str]
+
+    def error(self, wrong: Wrong, message: str, where: str) -> SpecError:
+        """Returns the error of a file. message: a sentence whose subject is the file."""
+        return SpecError(f"{self.name} {message}", remedy=self.remedies[wrong], where=where)
+
+
+PIPELINE_FILE = FileKind("the pipeline file", PIPELINE_REMEDIES)
 
 
 @dataclass(frozen=True)
@@ -143,13 +169,19 @@ def _at_line(node: Node, line: int) -> Node:
     return Section({key: _at_line(value, line) for key, value in node.items()}, line, dict.fromkeys(node, line))
 
 
-def read_document(path: Path) -> Section:
-    """The mapping that the file holds."""
-    return parse_document(_read_text(path), path)
+def read_document(path: Path, kind: FileKind = PIPELINE_FILE) -> Section:
+    """Returns the mapping that the file holds. kind: of the file, for messages.
+
+    Raises: SpecError for a file that cannot be read, or is not a mapping.
+    """
+    return parse_document(_read_text(path, kind), path, kind)
 
 
-def parse_document(text: str, path: Path) -> Section:
-    """The mapping that a text holds. path: where the text came from, for messages."""
+def parse_document(text: str, path: Path, kind: FileKind = PIPELINE_FILE) -> Section:
+    """Returns the mapping that a text holds. path, kind: where the text came from, for messages.
+
+    Raises: SpecError for a text that is not YAML, or not a mapping.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
@@ -160,14 +192,12 @@ def parse_document(text: str, path: Path) -> Section:
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(path, text, error) from None
     except RecursionError:
-        raise _too_deep(place(path, 1)) from None
+        raise kind.error("too deep", "is nested too deeply", place(path, 1)) from None
     if root is None:
-        raise SpecError("the file is empty", remedy="write at least pipeline, kafka and tables", where=place(path, 1))
-    tree = _Conversion(path).convert(root, 0)
+        raise kind.error("empty", "is empty", place(path, 1))
+    tree = _Conversion(path, kind).convert(root, 0)
     if not isinstance(tree, Section):
-        raise SpecError(
-            "the file is not a mapping", remedy="begin with a line such as `pipeline: shop`", where=place(path, 1)
-        )
+        raise kind.error("not a mapping", "is not a mapping", place(path, 1))
     return tree
 
 
@@ -196,21 +226,16 @@ def texts_of(node: Node) -> Iterator[tuple[str, int]]:
                     left += (value, (key, part.lines.get(key, part.line)))
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, kind: FileKind) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
-        remedy = "change to its folder, name it with -f FILE, or let `frazil init` write a first one"
-        raise SpecError("the pipeline file does not exist", remedy=remedy, where=str(path.absolute())) from None
+        raise kind.error("missing", "does not exist", str(path.absolute())) from None
     except OSError as error:
-        raise SpecError(
-            f"the pipeline file cannot be read ({error.strerror})",
-            remedy="name a file that can be read with -f FILE",
-            where=str(path),
-        ) from None
+        raise kind.error("unreadable", f"cannot be read ({error.strerror})", str(path)) from None
     if len(content) > LIMIT_BYTES:
-        raise SpecError(f"the file is larger than {LIMIT_BYTES} bytes", remedy="split the pipeline", where=str(path))
+        raise kind.error("too large", f"is larger than {LIMIT_BYTES} bytes", str(path))
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -276,17 +301,12 @@ def _is_syntax(quoted: str) -> bool:
     return len(quoted) < 3 or quoted.startswith("<")
 
 
-def _too_deep(where: str) -> SpecError:
-    return SpecError(
-        "the file is nested too deeply", remedy="a pipeline file needs no more than ten levels", where=where
-    )
-
-
 class _Conversion:
     """From the parser's nodes to ours. An alias is converted as often as it is used, so the nodes are counted."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: FileKind = PIPELINE_FILE) -> None:
         self._path = path
+        self._kind = kind
         self._nodes = 0
 
     def convert(self, node: yaml.Node, depth: int) -> Node:
@@ -305,7 +325,7 @@ class _Conversion:
         if self._nodes > LIMIT_NODES:
             raise self._error(line, "the file's aliases expand to too much", "write the values out")
         if depth > LIMIT_DEPTH:
-            raise _too_deep(place(self._path, line))
+            raise self._kind.error("too deep", "is nested too deeply", place(self._path, line))
         return line
 
     def _section(self, node: yaml.MappingNode, depth: int, line: int) -> Section:
