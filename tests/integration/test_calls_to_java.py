@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import gc
 import signal
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from py4j.clientserver import ClientServerConnection
 from frazil.api.running import rehearse_commits
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.validators import Validator
+from frazil.clock import SystemClock
 from frazil.runtime.jvm import Garbage, Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil_testing.twins import FakeClock
+from tests.fixtures.jvms import light_jvm
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
@@ -49,6 +53,19 @@ def test_a_commit_makes_few_calls_and_its_size_none(jvm: Jvm, monkeypatch: pytes
     monkeypatch.setattr(IcebergCatalog, "commit", commit_counted)
     rehearse_commits(jvm.gateway, count=3)
     assert max(calls[1:]) <= 32, "the first one looks methods up"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux can be asked to acknowledge at once")
+@pytest.mark.parametrize("is_light", [False, True])
+def test_long_answers_are_not_waited_for(jvm: Jvm, is_light: bool) -> None:
+    with ExitStack() as held:
+        gateway = held.enter_context(light_jvm()).gateway if is_light else jvm.gateway
+        text, clock, durations_s = gateway.jvm.java.lang.StringBuilder("x" * 20_000), SystemClock(), list[float]()
+        for _ in range(20):
+            began_s = clock.monotonic_s()
+            assert len(text.toString()) == 20_000
+            durations_s.append(clock.monotonic_s() - began_s)
+    assert min(durations_s) < 0.03, "Linux acknowledges after 40 ms where it is not asked"
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from frazil.runtime.gateway import (
     OF_JVM,
     forget_address,
     hadoop_settings,
+    read_promptly,
     remember_names,
     start_jvm,
     translate_exceptions_of,
@@ -238,6 +239,7 @@ class Jvm:
 
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         remember_names()
+        read_promptly()
         #: py4j's gateway.
         self.gateway: Any = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
         #: Hadoop's settings among Spark's.

@@ -29,6 +29,7 @@ from frazil.runtime.gateway import (
     hadoop_folders,
     hadoop_settings,
     options_file,
+    prompt_stream,
     sharing_options,
     wait_for_end,
 )
@@ -54,6 +55,11 @@ def archive_of_small_jvm() -> Path:
 
 
 class _Connection(GatewayConnection):  # type: ignore[misc]
+    def start(self) -> None:
+        """Connects."""
+        super().start()
+        self.stream = prompt_stream(self.socket)
+
     def shutdown_socket(self, *_: int) -> None:
         """Closes the connection: what py4j's client calls at Ctrl-C, and its plain connections do not have."""
         self.close()

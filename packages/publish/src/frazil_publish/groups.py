@@ -22,7 +22,7 @@ from frazil.failpoints import hit
 from frazil.ops.seen_by_readers import HELD, PUBLISHED, PUBLISHED_FROM, FailedAudit, PublishReport, number
 from frazil.spec.publishing import view_of
 from frazil.types import MAIN, Offsets, as_json
-from frazil_publish.audits import names
+from frazil_publish.audits import Audited, names
 from frazil_publish.position import (
     GENERATION,
     PLAN,
@@ -32,7 +32,7 @@ from frazil_publish.position import (
     is_on_branch,
     leads_to,
 )
-from frazil_publish.publisher import Mode, Published, Publisher, diverged, held, marks_of, report_of, withheld
+from frazil_publish.publisher import Mode, Published, Publisher, audited, diverged, held, marks_of, report_of, withheld
 from frazil_publish.tags import tags_of_group, tags_of_left_group, tags_of_publish
 
 _TAG_AGE_MS = 90 * 86_400_000
@@ -208,17 +208,16 @@ class GroupPublisher:
         """Returns what does not hold of each table, without tables of which everything holds."""
         snapshots = self._empty | {member.name: member.candidate_id for member in members}
         failures: dict[str, list[FailedAudit]] = {}
+        audits: list[Audited] = []
         for member in members:
             others = {name: snapshot_id for name, snapshot_id in snapshots.items() if name != member.name}
-            failing = withheld(member.table, member.position)
-            missing = [*self._unreadable(member.table)]
-            if missing:
-                failing += missing
-            elif not member.position.is_published or self._reads(member.table, others):
-                failing += self._publisher.audited(member.table, member.position, others)
-            if failing:
-                failures[member.name] = failing
-        return failures
+            unreadable = [*self._unreadable(member.table)]
+            failures[member.name] = [*withheld(member.table, member.position), *unreadable]
+            if not unreadable and (not member.position.is_published or self._reads(member.table, others)):
+                audits.append(audited(member.table, member.position, others))
+        for table, failing in zip(audits, self._publisher.failures(audits), strict=True):
+            failures[table.table] += failing
+        return {name: failing for name, failing in failures.items() if failing}
 
     def _unreadable(self, table: Published) -> Iterator[FailedAudit]:
         """Yields the audits that read a table of the group that does not exist yet, as no record of it has come."""

@@ -3,8 +3,8 @@
 Iceberg's own `manageSnapshots` has no compare-and-swap: `setCurrentSnapshot` retries without a check, and
 `fastForwardBranch` fails after any other commit to the table. So the new metadata is built here, on the very state that
 was checked, and given to the catalog, which refuses it once another state has replaced that one. A REST catalog compares
-the branch alone, so that commits to other branches do not interfere. Where a change sets properties alone, Iceberg asks it
-to compare nothing: such a change is sent as one of several tables, with what to compare.
+the branch alone, so that commits to other branches do not interfere. Where a change sets properties alone, or removes the
+branch, Iceberg asks it to compare nothing: what to compare is sent with such a change (`commit_where`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
+from frazil.catalog.iceberg.opening import commit_where
 from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import TableMetadata, read_table_metadata
@@ -88,12 +89,15 @@ class IcebergBranches:
         hit("branch.between")
 
     def _commit(self, moves: Sequence[BranchMove], loaded: Sequence[Any], staged: Sequence[tuple[Any, Any]]) -> None:
-        stays = moves[0].snapshot_id == moves[0].expected and moves[0].branch is not None
-        if len(moves) == 1 and not (stays and self._catalog.commits_together):
-            loaded[0].operations().commit(*staged[0])
-        else:
+        if len(moves) > 1:
             changes = ((move.table, *change, move.branch) for move, change in zip(moves, staged, strict=True))
             self._catalog.commit_together([*changes])
+            return
+        move, operations = moves[0], loaded[0].operations()
+        if move.branch is not None and move.copy is None and move.snapshot_id in (move.expected, None):
+            commit_where(self._catalog.gateway, operations, *staged[0], move.branch)
+        else:
+            operations.commit(*staged[0])
 
     def _forget(
         self, moves: Sequence[BranchMove], loaded: Sequence[Any], refused: Sequence[Sequence[tuple[Any, Any]]]

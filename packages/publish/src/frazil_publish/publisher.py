@@ -35,7 +35,7 @@ from frazil.ops.seen_by_readers import (
 from frazil.spec.publishing import TagSpec
 from frazil.stages.stage import TableStage
 from frazil.types import MAIN, Progress, by_partition
-from frazil_publish.audits import NO_OTHERS, Audit, Audits
+from frazil_publish.audits import Audit, Audited, Audits
 from frazil_publish.closed_windows import ClosedWindows
 from frazil_publish.position import (
     GENERATION,
@@ -129,7 +129,8 @@ class Publisher:
         assert position.candidate_id is not None
         failures: Sequence[FailedAudit] = ()
         if mode != "override" and not position.is_published:
-            failures = [*withheld(table, position), *self.audited(table, position)]
+            [failing] = self.failures([audited(table, position)])
+            failures = [*withheld(table, position), *failing]
         report = replace(report, candidate_id=position.candidate_id, audited_ms=self.clock.now_ms())
         if failures:
             return held(report, failures, table.name)
@@ -252,14 +253,9 @@ class Publisher:
             return self._hold(report, position, table)
         return None
 
-    def audited(
-        self, table: Published, position: Position, others: Mapping[str, int | None] = NO_OTHERS
-    ) -> list[FailedAudit]:
-        """Returns the audits that do not hold. others: as Audits.run."""
-        assert position.candidate_id is not None
-        if not table.audits:
-            return []
-        return self._audits.run(table.name, position.candidate_id, position.published_id, table.audits, others)
+    def failures(self, tables: Sequence[Audited]) -> list[list[FailedAudit]]:
+        """Returns the audits of each table that do not hold."""
+        return self._audits.run(tables) if any(audited.audits for audited in tables) else [[] for _ in tables]
 
     @contextmanager
     def keeping(self, snapshots: Mapping[str, int]) -> Iterator[None]:
@@ -413,6 +409,12 @@ def diverged(report: PublishReport, table: str) -> PublishReport:
         reason=f"main has commits that the branch `{report.branch}` lacks, which publishing would undo",
         remedy=f"let other writers commit to the branch; `frazil publish {table} --to SNAPSHOT` abandons what main has",
     )
+
+
+def audited(table: Published, position: Position, others: Mapping[str, int | None] = MappingProxyType({})) -> Audited:
+    """Returns what is audited of a table. others: as of Audited."""
+    assert position.candidate_id is not None
+    return Audited(table.name, position.candidate_id, position.published_id, table.audits, others)
 
 
 def withheld(table: Published, position: Position) -> list[FailedAudit]:

@@ -18,7 +18,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.spec.publishing import DailyTime, TagSpec
 from frazil.types import MAIN, Commit, Offsets, Progress, Watermark
-from frazil_publish.audits import NO_OTHERS, Audit
+from frazil_publish.audits import Audited
 from frazil_publish.groups import GroupPublisher
 from frazil_publish.position import GENERATION, progress_at
 from frazil_publish.publisher import Published, Publisher
@@ -51,19 +51,16 @@ class Shop:
         """That of a second process."""
         return GroupPublisher(Publisher(self.branches, self, "p", self.clock), "shop")
 
-    def run(
-        self,
-        table: str,
-        candidate_id: int,
-        published_id: int | None,  # noqa: ARG002
-        audits: Sequence[Audit],
-        others: Mapping[str, int | None] = NO_OTHERS,
-    ) -> list[FailedAudit]:
+    def run(self, tables: Sequence[Audited]) -> list[list[FailedAudit]]:
         """The audits: an order must not be newer than the customers."""
-        self.asked.append((table, others))
-        offsets = {name: self.offset_of(name, snapshot) for name, snapshot in {table: candidate_id, **others}.items()}
-        is_dangling = table == ORDERS and offsets[ORDERS] > offsets.get(CUSTOMERS, 0)
-        return [FailedAudit(name, "the query returns 1 row") for name, _ in audits if is_dangling]
+        return [self._failing(audited) for audited in tables]
+
+    def _failing(self, audited: Audited) -> list[FailedAudit]:
+        self.asked += [(audited.table, audited.others)] if audited.audits else []
+        snapshots = {audited.table: audited.candidate_id, **audited.others}
+        offsets = {name: self.offset_of(name, snapshot) for name, snapshot in snapshots.items()}
+        is_dangling = audited.table == ORDERS and offsets[ORDERS] > offsets.get(CUSTOMERS, 0)
+        return [FailedAudit(name, "the query returns 1 row") for name, _ in audited.audits if is_dangling]
 
     def ingest(self, table: str, offset: int, watermark: Watermark = _UNKNOWN) -> int:
         """Commits records up to an offset to the branch; the snapshot."""

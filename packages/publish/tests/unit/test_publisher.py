@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ops.seen_by_readers import FailedAudit, PublishReport
 from frazil.types import MAIN, Commit, Progress, Totals, Watermark
-from frazil_publish.audits import NO_OTHERS, Audit
+from frazil_publish.audits import Audited
 from frazil_publish.publisher import Published, Publisher
 from frazil_testing.memory_branches import MemoryBranches
 from frazil_testing.memory_catalog import MemoryCatalog
@@ -31,18 +31,12 @@ class Answers:
         self.asked: list[tuple[int, int | None]] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def run(
-        self,
-        table: str,
-        candidate_id: int,
-        published_id: int | None,
-        audits: Sequence[Audit],
-        others: Mapping[str, int | None] = NO_OTHERS,  # noqa: ARG002
-    ) -> list[FailedAudit]:
-        assert (table, [name for name, _ in audits]) == (TABLE, ["ids"])
-        self.asked.append((candidate_id, published_id))
+    def run(self, tables: Sequence[Audited]) -> list[list[FailedAudit]]:
+        [audited] = tables
+        assert (audited.table, [name for name, _ in audited.audits]) == (TABLE, ["ids"])
+        self.asked.append((audited.candidate_id, audited.published_id))
         self.meanwhile()
-        return list(self.failing)
+        return [list(self.failing)]
 
 
 class Scene:

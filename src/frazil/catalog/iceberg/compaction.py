@@ -136,6 +136,11 @@ def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False, head_id: int | 
         return java
     iceberg = jvm.org.apache.iceberg
     metadata = java.operations().current()
+    if not has_reserved and not lacks_none:
+        # The metadata of a table with many snapshots takes a while as text.
+        builder = iceberg.TableMetadata.buildFrom(metadata).withMetadataLocation(metadata.metadataFileLocation())
+        moved = builder.removeRef(MAIN) if head_id == _NO_SNAPSHOT else builder.setBranchSnapshot(head_id, MAIN)
+        return _with_metadata(iceberg, java, moved.discardChanges().build())
     document = json.loads(str(iceberg.TableMetadataParser.toJson(metadata)))
     for schema in document["schemas"]:
         for field in schema["fields"]:
@@ -148,7 +153,12 @@ def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False, head_id: int | 
     if lacks_none:
         document["sort-orders"].append({"order-id": _NO_ORDER, "fields": []})
     renamed = iceberg.TableMetadataParser.fromJson(metadata.metadataFileLocation(), json.dumps(document))
-    operations = iceberg.StaticTableOperations(renamed, java.io(), java.locationProvider())
+    return _with_metadata(iceberg, java, renamed)
+
+
+def _with_metadata(iceberg: Any, java: Any, metadata: Any) -> Any:
+    """Returns the Java table with other metadata, which nothing commits to. iceberg: Java's package."""
+    operations = iceberg.StaticTableOperations(metadata, java.io(), java.locationProvider())
     return iceberg.BaseTable(operations, java.name())
 
 

@@ -40,6 +40,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 _REFUSAL = "BadRequestException"
 REST = "org.apache.iceberg.rest.RESTCatalog"
 JDBC = "org.apache.iceberg.jdbc.JdbcCatalog"
+_REST_OPERATIONS = "org.apache.iceberg.rest.RESTTableOperations"
 _POOL = "org.apache.iceberg.ClientPoolImpl"
 _OTHER_NAMES = (
     "select catalog_name, metadata_location from iceberg_tables where table_namespace = ? and table_name = ? and"
@@ -129,18 +130,48 @@ def settings_of_driver(gateway: Any, address: str) -> dict[str, tuple[str, ...]]
 
 def _endpoints(catalog: Any) -> Any:
     """Returns the endpoints of a REST catalog's server, as a Java set: those of its configuration, or the usual ones."""
-    owner = catalog
-    for name in ("sessionCatalog", "endpoints"):
-        field = owner.getClass().getDeclaredField(name)
-        field.setAccessible(True)
-        owner = field.get(owner)
-    return owner
+    session = _field(catalog.getClass(), catalog, "sessionCatalog")
+    return _field(session.getClass(), session, "endpoints")
+
+
+def _field(kind: Any, java: Any, name: str) -> Any:
+    """Returns a field of a Java object that is not public. kind: the Java class that declares it."""
+    field = kind.getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java)
 
 
 def commits_together(gateway: Any, catalog: Any) -> bool:
     """Returns whether a Java catalog has commits of several tables: a REST catalog whose server lists their endpoint."""
     endpoint = gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_COMMIT_TRANSACTION
     return is_instance_of(gateway, catalog, REST) and bool(_endpoints(catalog).contains(endpoint))
+
+
+def commit_where(gateway: Any, operations: Any, base: Any, updated: Any, branch: str) -> None:
+    """Commits a change of one table, where the branch still has the snapshot that it has in `base`: the Java metadata before
+    the change, which `updated` is after it. operations: of the table.
+
+    Iceberg asks a REST catalog to compare only the branches that a change sets: the requirement of this branch is sent in
+    addition, to the table's own endpoint. Other catalogs compare the whole metadata. Raises what the JVM raises.
+    """
+    if not is_instance_of(gateway, operations, _REST_OPERATIONS):
+        operations.commit(base, updated)
+        return
+    iceberg, ref = gateway.jvm.org.apache.iceberg, base.ref(branch)
+    requirements = gateway.jvm.java.util.ArrayList(iceberg.UpdateRequirements.forUpdateTable(base, updated.changes()))
+    expected = None if ref is None else ref.snapshotId()
+    requirements.add(iceberg.UpdateRequirement.AssertRefSnapshotID(branch, expected))
+    class_of = gateway.jvm.java.lang.Class.forName
+    client, path, headers = (
+        _field(class_of(_REST_OPERATIONS), operations, name) for name in ("client", "path", "mutationHeaders")
+    )
+    client.post(
+        path,
+        iceberg.rest.requests.UpdateTableRequest(requirements, updated.changes()),
+        class_of("org.apache.iceberg.rest.responses.LoadTableResponse"),
+        headers,
+        iceberg.rest.ErrorHandlers.tableCommitHandler(),
+    )
 
 
 def refused_catalog(error: Exception, where: str) -> FrazilError:
