@@ -16,6 +16,7 @@ as in the tests.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import statistics
 import tempfile
@@ -55,6 +56,7 @@ from frazil_blobs.nearest import VectorIndex, build
 from frazil_blobs.reading import PARALLEL, read_with
 from frazil_blobs.settings import BlobSettings, MiB
 from frazil_blobs.stage import BlobStage, reshape
+from tests.fixtures.certificates import Authority
 from tests.fixtures.stores.servers import S3Gateway
 
 OBJECT_BYTES = 200_000
@@ -71,8 +73,8 @@ _VECTORS_AT_ONCE = 16_384
 class Store:
     """A store on this machine, and a folder of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = S3Gateway(folder / "s3")
+    def __init__(self, folder: Path, authority: Authority | None = None) -> None:
+        self.server = S3Gateway(folder / ("s3" if authority is None else "s3-tls"), authority)
         self.server.start()
         access = self.server.access()
         self.root, self.properties = access.warehouse, access.all_properties()
@@ -194,10 +196,20 @@ def cpu_s(store: Store | None) -> float:
 
 def measure_write(store: Store, folder: Path, objects: int) -> None:
     """See the module."""
-    begin = time.process_time()
-    rows_in_packs(store, folder, "alone", objects)
-    rate, peak = objects * OBJECT_BYTES / 1e6 / (time.process_time() - begin), getrusage(RUSAGE_SELF).ru_maxrss / 1024
-    say(f"write: {rate:,.0f} MB for each second of a processor in a task, {peak:,.0f} MiB of memory at most")
+    authority = Authority(folder)
+    os.environ["SSL_CERT_FILE"] = str(authority.file)
+    secure = Store(folder, authority)
+    try:
+        for way, of in (("HTTP", store), ("HTTPS", secure)):
+            rows_in_packs(of, folder, "first", objects // 10)
+            gc.freeze()  # As in a worker: what was imported is not looked through again.
+            begin = time.process_time()
+            rows_in_packs(of, folder, "alone", objects)
+            rate = objects * OBJECT_BYTES / 1e6 / (time.process_time() - begin)
+            peak = getrusage(RUSAGE_SELF).ru_maxrss / 1024
+            say(f"write: {way}: {rate:,.0f} MB for each second of a processor in a task, {peak:,.0f} MiB at most")
+    finally:
+        secure.server.kill()
     numbers = iter(range(1000))
     compare(
         "write",

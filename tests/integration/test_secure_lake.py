@@ -16,10 +16,11 @@ from frazil.catalog.iceberg.store_access import probe_store
 from frazil.errors import UnavailableError
 from frazil.refusals import OF_TASKS, refusal_remedy
 from frazil.runtime.light_jvm import LightJvm
-from frazil.store.file_io import store_of
+from frazil.store.file_io import StoreIO, store_of
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.certificates import EXPIRED, Authority
 from tests.fixtures.jvms import light_jvm
+from tests.fixtures.stores.servers import S3Gateway
 from tests.fixtures.tls_gate import Gate, gate
 from tests.integration.servers import ObjectStore, RestCatalogServer
 
@@ -111,3 +112,25 @@ def test_tasks_trust_the_authorities_that_the_environment_names(store: ObjectSto
         assert found.stdout == "rows\n", found.stderr
         refused = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
     assert "the store's certificate is not accepted: UnknownIssuer" in refused.stderr
+
+
+def test_a_store_that_verifies_signatures_takes_content_that_tls_protects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    server = S3Gateway(tmp_path / "s3", authority)
+    server.start()
+    try:
+        access = server.access()
+        content = bytes(range(256)) * 50_000  # Several parts.
+        files = StoreIO(access.all_properties())
+        with files.new_output(f"{access.warehouse}/large").create() as stream:
+            stream.write(content)
+        with files.new_output(f"{access.warehouse}/small").create() as stream:
+            stream.write(b"row")
+        for name, expected in (("large", content), ("small", b"row")):
+            with files.new_input(f"{access.warehouse}/{name}").open() as found:
+                assert found.read() == expected
+    finally:
+        server.kill()
