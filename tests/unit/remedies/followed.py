@@ -90,6 +90,9 @@ FOLLOWED: Mapping[str, str] = {
     "write a longer time under `late`, or `else: drop`": (
         f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
     ),
+    "leave the field out with `exclude`, or give it a column of its own under `columns`": (
+        "unit/ingest/test_taken_names.py::test_records_with_such_a_field_are_dead_letters_until_it_is_left_out"
+    ),
     "give the count another name, leave `…` out of the query, or write `sum`": (
         "packages/state/tests/unit/merge/test_counts.py"
         "::test_a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
