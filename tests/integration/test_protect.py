@@ -21,6 +21,7 @@ from pyarrow import parquet
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from frazil.stages.record_key import RecordKey
 from frazil_protect.kernels import protected_values
 from frazil_protect.rules import Rule
@@ -220,6 +221,50 @@ def test_the_rows_have_what_the_rules_make_of_them(ran: Planted) -> None:
 def test_bad_records_became_dead_letters_of_every_class(ran: Planted) -> None:
     found = json.loads(ran.printed["dead-letters show --output json"].splitlines()[0])["tables"]["p.strict"]
     assert {one["error_class"] for one in found} >= {"type_mismatch", "malformed", "too_large", "duplicate_key"}
+
+
+@pytest.mark.slow
+@pytest.mark.jvm
+@pytest.mark.timeout(300)
+def test_a_bad_record_with_a_new_field_takes_neither_protection_nor_values_of_spark_from_others(
+    tmp_path: Path, broker: EmbeddedBroker, jvm: Jvm
+) -> None:
+    servers, topic = broker.bootstrap_servers, f"sounds-{new_id()[:8]}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(topic, 1)]).values():
+        made.result(timeout=20)
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+
+    def send(*numbers: int, **others: object) -> None:
+        for number in numbers:
+            row = {"id": number, "email": planted("email", f"sound{number}"), "name": f"Robert{number}", **others}
+            producer.produce(topic, json.dumps(row).encode(), partition=0)
+        producer.flush(30)
+
+    (tmp_path / "key").write_text(KEY)
+    table = {
+        "topic": topic,
+        "mode": "upsert",
+        "key_columns": ["id"],
+        "select": "select *, soundex(name) as sound from records",
+        "protect": {"email": "hash", "extra": "hash"},
+        "protect_key": f"${{file:{tmp_path / 'key'}}}",
+        "dead_letters": {"stop_above": "100%"},
+    }
+    document = {"pipeline": "p", "kafka": {"bootstrap.servers": servers}, "tables": {"p.sounds": table}}
+    pipeline = Pipeline(tmp_path, document, jvm=jvm)
+    send(1)
+    pipeline.run()
+    send(2)
+    send(3, id=None, extra=planted("email", "extra"))
+    send(4)
+    pipeline.run()
+    rows = sorted(_rows(tmp_path, "sounds"), key=lambda row: row["id"])
+    assert [(row["id"], row["email"], row["sound"]) for row in rows] == [
+        (number, _hash("email", planted("email", f"sound{number}")), "R163") for number in (1, 2, 4)
+    ]
+    assert "extra" not in rows[-1]
+    assert [name for name, text in _texts(tmp_path) if MARK in text or MARK.encode().hex() in text] == []
 
 
 def _rows(folder: Path, table: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from frazil.ingest.tables.preflight import (
     warnings_of,
 )
 from frazil.ingest.tables.queries import Queries, QueryTables
-from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY, accept_names, adder, query_adder, within_limit
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.tables.table import Table
@@ -50,7 +50,6 @@ from frazil.ops.sampling import (
 )
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
 from frazil.rows.record_keys import KEY_SCHEMA
-from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
@@ -499,7 +498,7 @@ def _without_clashes(
     def add(some: RequestedFields) -> Schema:
         return adder(table.spec, some)(schema)
 
-    accepted, rejected = accept(decoded.requested_fields, lambda some: check(add(some)))
+    accepted, rejected = accept_names(decoded.requested_fields, add, check)
     rejections = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
     return add(accepted), replace(decoded, refusals=decoded.refusals | rejections)
 

@@ -306,7 +306,8 @@ class _Stages:
             if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
             if is_twin:
-                raise NameTaken(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
+                message = f"the query has two columns `{name}`"
+                raise NameTaken(message, (name,), remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
             _check_names(value, is_metadata=column_id in self._metadata and value.sources == {(name,)})

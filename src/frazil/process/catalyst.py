@@ -58,12 +58,19 @@ TOO_DEEP = "compute a part of it in a sub-query in FROM"
 class UnknownColumn(SpecError):
     """A query names a column that the records do not have, or not yet."""
 
-    #: The column, or the member of one, as the query names it.
-    name = ""
+    def __init__(self, message: str, name: str, *, remedy: str, where: str = "") -> None:
+        super().__init__(message, remedy=remedy, where=where)
+        #: The column, or the member of one, as the query names it.
+        self.name = name
 
 
 class NameTaken(SpecError):
     """Two columns would have one name: of the records, of the query, or of the table."""
+
+    def __init__(self, message: str, path: Sequence[str], *, remedy: str, where: str = "") -> None:
+        super().__init__(message, remedy=remedy, where=where)
+        #: Where a field of the records has the name, if one does.
+        self.path = tuple(path)
 
 
 class Catalyst:
@@ -295,8 +302,9 @@ def _spark_refusal(java: Any, advice: str) -> SpecError:
     if condition.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_FIELD")):
         return _unknown_column(names, where)
     if condition.startswith("AMBIGUOUS_REFERENCE"):
-        message = f"the query names {names.get('name', 'a column')}, and there are two columns of this name"
-        return NameTaken(message, remedy="name one of them otherwise: `as NAME`", where=where)
+        name = names.get("name", "a column")
+        message = f"the query names {name}, and there are two columns of this name"
+        return NameTaken(message, (_last_name(name),), remedy="name one of them otherwise: `as NAME`", where=where)
     words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
     return SpecError(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
 
@@ -309,9 +317,8 @@ def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     close = nearest(_last_name(wanted), names_known)
     remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(names_known)}"
     kind = "field" if "fieldName" in names else "column"
-    error = UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
-    error.name = _last_name(wanted)
-    return error
+    message = f"the query names an unknown {kind} {wanted}"
+    return UnknownColumn(message, _last_name(wanted), remedy=remedy, where=where)
 
 
 def _last_name(text: str) -> str:

@@ -144,17 +144,17 @@ def _node(of: t.NestedField, above: str) -> _Node:
 
 
 def _rename(root: _Node, names: Mapping[Path, str]) -> Iterator[Missing]:
-    renamed: list[tuple[_Node, _Node, str]] = []
+    renamed: list[tuple[Path, _Node, _Node, str]] = []
     for path, name in names.items():
         place = _find(root, path)
         if place is None:
             yield _missing("rename", root, path)
         else:
-            renamed.append((*place, name))
-    for parent, node, name in renamed:
+            renamed.append((path[:-1], *place, name))
+    for _, parent, node, name in renamed:
         node.name, parent.is_changed = name, True
-    for parent, _, _ in renamed:
-        _refuse_twins("rename", [part.name for part in parent.parts])
+    for above, parent, _, _ in renamed:
+        _refuse_twins("rename", [part.name for part in parent.parts], above)
 
 
 def _drop(root: _Node, paths: Sequence[Path]) -> Iterator[Missing]:
@@ -237,11 +237,12 @@ def _paths(node: _Node, above: Path) -> Iterator[Path]:
         yield from _paths(part, (*above, part.name))
 
 
-def _refuse_twins(step: str, names: Sequence[str]) -> None:
+def _refuse_twins(step: str, names: Sequence[str], above: Path = ()) -> None:
     lowered = [fold_case(name) for name in names]
     twins = [name for name in names if lowered.count(fold_case(name)) > 1]
     if twins:
-        raise NameTaken(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
+        message, path = f"`{step}` makes two fields `{twins[0]}`", (*above, twins[0])
+        raise NameTaken(message, path, remedy="choose another name, or drop one of them")
 
 
 def _constant(value: str | int | float | bool, names: Mapping[str, str]) -> str:

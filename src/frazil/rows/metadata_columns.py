@@ -20,7 +20,7 @@ from frazil.decode.settings import Reading
 from frazil.decode.wire_format import last_header
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
-from frazil.kafka.port import ReadRecord
+from frazil.kafka.port import FARTHEST_MS, ReadRecord
 from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
 from frazil.schema.arrow import Bools, Records, arrow_type
@@ -124,12 +124,19 @@ def refuse_far_times(target: TableTarget, records: Records, decoded: Decoded, li
         return decoded
     micros = records["timestamp"].cast(pa.int64())
     column = dict(target.metadata).get("timestamp", "timestamp")
-    reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
+    reason = "the record's timestamp of {} is outside of the years 1 to 9999"
     mismatches = [
-        Mismatch(row, column, ErrorClass.OUT_OF_RANGE, reason.format(micros[row].as_py() // 1000))
+        Mismatch(row, column, ErrorClass.OUT_OF_RANGE, reason.format(_far_ms(micros[row].as_py() // 1000)))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
     ]
     return decoded.refusing(outside, mismatches, limit)
+
+
+def _far_ms(time_ms: int) -> str:
+    """Returns a timestamp for messages. Tasks have the nearest time in microseconds of one that they cannot hold."""
+    if abs(time_ms) < FARTHEST_MS:
+        return f"{time_ms} ms"
+    return f"{time_ms} ms or {'later' if time_ms > 0 else 'earlier'}"
 
 
 def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -15,6 +15,7 @@ from frazil.plugins.tables import TABLE_KINDS
 from frazil.types import EVENT_TIME
 
 KEY, WINDOW_START, WINDOW_END, AVERAGE, DISTINCT = "key", "window.start", "window.end", "avg", "distinct"
+SKETCH, TEXT = "distinct_sketch", "string"
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
@@ -133,7 +134,8 @@ class Grouping:
 
     def projection(self, casts: Mapping[str, str]) -> str:
         """Returns the query that makes the values of one record. casts: the SQL type of columns that need another than their
-        expression has; of EVENT_TIME too.
+        expression has; of EVENT_TIME too. Of a sketch's column it is the type of the values that are hashed: that of floats,
+        or TEXT for all others.
         """
         items = []
         for column in self.columns:
@@ -143,6 +145,10 @@ class Grouping:
             # The average is made of its sum and count, in the row.
             plain = "null" if kind and column.function == AVERAGE else column.sql
             value = f"cast({plain} as {kind})" if kind else column.sql
+            if kind and column.function == SKETCH:
+                # Added to 0.0, the zero below it is the same value.
+                number = column.sql if kind == TEXT else f"({column.sql}) + cast(0 as {kind})"
+                value = f"cast(cast({number} as string) as binary)"
             items.append(f"{value} as {_quoted(column.name)}")
         if self.window is not None:
             kind = casts.get(EVENT_TIME)

@@ -5,7 +5,7 @@ What is merged is in `frazil_state.merge`, and duplicates are found in `frazil_s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg.types import (
@@ -23,10 +23,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.column_names import Spellings, fold_case
-from frazil.errors import SpecError
+from frazil.column_names import Spellings
 from frazil.plugins.tables import TABLE_KINDS
-from frazil.spec.grouped_tables import describe_grouping, groups_of, session_of
+from frazil.spec.grouped_tables import describe_grouping, session_of
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, ColumnSpec
 from frazil.spec.syntax.problems import Mistake, try_check
@@ -84,18 +83,6 @@ def other_commits(table: TableSpec) -> str:
     return "it drops duplicates of records of other commits" if table.changes.dedupe is not None else ""
 
 
-def check_counted(table: TableSpec, columns: Iterable[str]) -> None:
-    """Raises a SpecError where one of the columns of a query counts records: its own values would be added."""
-    selected = set(map(fold_case, columns))
-    for name in table.changes.counted_columns:
-        if fold_case(name) in selected:
-            raise SpecError(
-                f"`merge.{name}` is `count`, which makes a column of its own, and the query makes the column too",
-                remedy=f"give the count another name, leave `{name}` out of the query, or write `sum`",
-                where=table.name,
-            )
-
-
 def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str, Any]:
     """The columns, metadata, and handling of tombstones and bad records that `merge` and `dedupe` bring about. metadata: of
     the table.
@@ -103,7 +90,7 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
     settings: dict[str, Any] = {}
     declared = Spellings((*(column.name for column in table.shape.columns), *metadata.values()))
     counts = [name for name in table.changes.counted_columns if declared.find(name) is None]
-    counts = [] if groups_of(table) is not None else counts  # The query makes them.
+    counts = [] if table.has_query else counts  # Added behind the query, which may read a field of this name.
     if counts and ALL_COLUMNS not in counts:
         columns = (ColumnSpec(name=name, type=LongType(), constant="1") for name in counts)
         settings["columns"] = (*table.shape.columns, *columns)

@@ -65,8 +65,57 @@ def test_such_a_field_stops_a_table_that_stops_at_bad_records_until_it_has_anoth
     made.feed("a", {"id": 2, "n": 8, "y": 5})
     status = only(made.catch_up()).status
     assert status.run_state is RunState.STOPPED
-    assert "a new field takes a name of the query: the query has two columns `y`" in status.reason
+    assert "a new field has a name that is taken: the query has two columns `y`" in status.reason
     assert "leave one of the fields out with `exclude`" in status.remedy
     made.settings |= {"exclude": (("y",),)}
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "n": 7, "y": 7}, {"id": 2, "n": 8, "y": 8}]
+
+
+@pytest.mark.parametrize(("settings", "more", "path"), _QUERIES)
+def test_of_the_first_records_those_with_such_a_field_are_dead_letters_too(
+    scene: Any, settings: dict[str, Any], more: dict[str, Any], path: str
+) -> None:
+    made = scene(**settings)
+    made.feed("a", *({"id": n, "n": 7, "s": {"a": 1}} | (more if n == 2 else {}) for n in (1, 2, 3)))
+    table = only(made.catch_up())
+    assert table.status.run_state is RunState.WAITING, table.status
+    assert [row["id"] for row in made.rows("n.a")] == [1, 3]
+    [file] = made.catalog.data_files("n.a__dead_letters")
+    [found] = pq.read_table(file.path).to_pylist()
+    assert (found["error_class"], found["path"], found["offset"]) == ("name_conflict", path, 1)
+
+
+def test_several_such_fields_of_the_first_records_make_dead_letters_and_no_other_field_does(scene: Any) -> None:
+    made = scene(select="select *, n as y, n + 1 as z from records", add_fields=(("web", "_topic"),))
+    made.feed("a", {"id": 1, "n": 7, "y": 5}, {"id": 2, "n": 7}, {"id": 3, "n": 7, "Z": 5, "more": 1})
+    made.feed("a", {"id": 4, "n": 7, "web": 5}, {"id": 5, "n": 7, "more": 1})
+    assert only(made.catch_up()).status.run_state is RunState.WAITING
+    assert [(row["id"], row["y"], row["z"], row["more"]) for row in made.rows("n.a")] == [(2, 7, 8, None), (5, 7, 8, 1)]
+    assert made.dead_letters("n.a") == [("a", 0, 0), ("a", 0, 2), ("a", 0, 3)]
+
+
+def test_a_table_whose_first_records_all_have_such_a_field_waits_with_the_reason(scene: Any) -> None:
+    made = scene(select="select *, n as y from records")
+    made.feed("a", {"id": 1, "n": 7, "y": 5}, {"id": 2, "n": 8, "y": 5})
+    service = made.start()
+    for _ in range(12):
+        service.turn(until_caught_up=True)
+    (table,) = service.tables
+    status = table.status
+    assert status.run_state is RunState.BACKING_OFF
+    assert "the first: name_conflict at y: " in status.reason
+    assert "a new field has a name that is taken" in status.reason
+    made.settings |= {"exclude": (("y",),)}
+    made.catch_up()
+    assert [(row["id"], row["y"]) for row in made.rows("n.a")] == [(1, 7), (2, 8)]
+
+
+def test_a_query_that_names_the_field_itself_and_makes_its_name_again_stops_the_table(scene: Any) -> None:
+    made = scene(select="select id, y, n as y from records")
+    made.feed("a", {"id": 1, "n": 7, "y": 5}, {"id": 2, "n": 8})
+    status = only(made.catch_up()).status
+    assert (status.run_state, status.reason) == (RunState.STOPPED, "the query has two columns `y`")
+    made.settings |= {"select": "select id, y, n as x from records"}
+    made.catch_up()
+    assert [(row["id"], row["y"], row["x"]) for row in made.rows("n.a")] == [(1, 5, 7), (2, None, 8)]

@@ -226,7 +226,7 @@ def test_a_new_field_with_the_name_of_a_column_of_the_query_is_planned_as_one_th
     (planned,) = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
     assert [(one.name, one.source) for one in planned.columns] == [("more", "query")]
     [refused] = planned.refused
-    assert refused.startswith("column y: a new field takes a name of the query: the query has two columns `y`")
+    assert refused.startswith("column y: a new field has a name that is taken: the query has two columns `y`")
 
 
 def test_what_is_protected_is_shown_of_a_table_with_protect_alone(

@@ -27,6 +27,7 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "packages/lookup/tests/unit/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
+_COUNTS = "packages/state/tests/unit/merge/test_counts.py::test_"
 _GROUPS = "packages/state/tests/unit/grouping/test_grouping_service.py::test_"
 _HISTORY = "packages/state/tests/unit/history/test_history_service.py::test_"
 _MERGES = "packages/state/tests/unit/merge/test_merge_service.py::test_"
@@ -90,9 +91,19 @@ FOLLOWED: Mapping[str, str] = {
     "write a longer time under `late`, or `else: drop`": (
         f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
     ),
+    "leave the field out with `exclude`, or give it a column of its own under `columns`": (
+        "unit/ingest/test_taken_names.py::test_records_with_such_a_field_are_dead_letters_until_it_is_left_out"
+    ),
     "give the count another name, leave `…` out of the query, or write `sum`": (
-        "packages/state/tests/unit/merge/test_counts.py"
-        "::test_a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
+        f"{_COUNTS}a_count_of_a_column_that_the_query_makes_is_refused_until_it_has_another_name"
+    ),
+    **dict.fromkeys(
+        (
+            "give the count another name, leave `…` out of the steps, or write `sum`",
+            "give the count another name, leave the field out with `drop_fields: […]`, or write `sum`",
+            "give the count another name, take it out of `columns`, or write `sum`",
+        ),
+        f"{_COUNTS}a_table_whose_count_has_a_name_that_is_taken_continues_once_the_remedy_is_done",
     ),
     "declare the column, `columns: {…: timestamptz}`, and create the table again, or remove `order_by`": (
         f"{_HISTORY}a_table_whose_order_is_no_time_continues_once_the_remedy_is_done"

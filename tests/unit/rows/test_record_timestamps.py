@@ -13,12 +13,15 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
+from frazil.kafka.port import FARTHEST_MS
 from frazil.report import TaskReport
 from frazil.spec.settings import MetadataField
 from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 _ENDS = (FIRST_US, LAST_US - 1)
-_FAR = (FIRST_US - 1, LAST_US, 2**63 - 1)
+_FAR = (FIRST_US - 1, LAST_US, FARTHEST_MS * 1000, -FARTHEST_MS * 1000)
+_BEYOND = {_FAR[2]: " or later", _FAR[3]: " or earlier"}
+"""What tasks have of timestamps whose microseconds do not fit in 64 bits."""
 
 
 def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
@@ -47,9 +50,9 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
         {
             "offset": 2 + n,
             "timestamp": None,
-            "timestamp_ms": int(far / 1000) if far < 0 else far // 1000,
+            "timestamp_ms": -(-far // 1000) if far < 0 else far // 1000,
             "error_class": "out_of_range",
-            "message": f"the record's timestamp of {far // 1000} ms is outside of the years 1 to 9999",
+            "message": f"the record's timestamp of {far // 1000} ms{_BEYOND.get(far, '')} is outside of the years 1 to 9999",
             "path": "_timestamp",
         }
         for n, far in enumerate(_FAR)
@@ -59,7 +62,7 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
 @pytest.mark.parametrize("metadata", [(), ("offset",)])
 def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[MetadataField, ...]) -> None:
     report = _read(tmp_path, metadata)
-    assert (report.counts.record_count, report.bad_records.count) == (5, 0)
+    assert (report.counts.record_count, report.bad_records.count) == (2 + len(_FAR), 0)
 
 
 def test_an_ignored_tombstone_beside_such_a_record_is_no_row(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
     """
     name = lookup.name
     if name.lower() in {field.name.lower() for field in records.fields}:
-        raise NameTaken(f"the records have a field `{name}`, as a lookup is called", remedy="name the lookup otherwise")
+        message = f"the records have a field `{name}`, as a lookup is called"
+        raise NameTaken(message, (name,), remedy="name the lookup otherwise")
     keys = []
     for (path, column), of_reference in zip(lookup.on, reference.on, strict=True):
         key, kind = _field_at(records, path), of_reference.type
@@ -70,7 +71,8 @@ def _field_at(records: Schema, path: Path) -> Expression:
         spelled = Spellings(names).find(name)
         if spelled is None:
             message = f"`lookup` names an unknown field {'.'.join(path)}"
-            raise UnknownColumn(message, remedy=advice(name, names) if names else "name a field inside of a struct")
+            remedy = advice(name, names) if names else "name a field inside of a struct"
+            raise UnknownColumn(message, name, remedy=remedy)
         place = names.index(spelled)
         kind = fields[place].field_type
         if expression is None:

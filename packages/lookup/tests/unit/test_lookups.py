@@ -25,6 +25,7 @@ from frazil.kafka.port import TopicReaders
 from frazil.process.references import Reference, load_reference
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
+from frazil.spec.syntax.types import parse_type
 from frazil.store.file_io import StoreIO
 from frazil.types import MAIN
 from frazil.write.plain_target import plain_target
@@ -158,6 +159,13 @@ def test_a_field_that_is_called_as_a_lookup_makes_dead_letters(scene: Any) -> No
     made.feed("a", {"id": 2, "country_code": "de", "Country": "D"}, {"id": 3, "country_code": "fr"})
     assert only(made.catch_up()).status.run_state is RunState.WAITING
     assert ([row["id"] for row in made.rows("n.a")], made.dead_letters("n.a")) == ([1, 3], [("a", 0, 1)])
+
+
+def test_of_the_first_records_those_with_a_field_that_is_called_as_a_lookup_are_dead_letters(scene: Any) -> None:
+    made = scene()
+    made.feed("a", {"id": 2, "country_code": "de", "Country": "D"}, {"id": 3, "country_code": "fr"})
+    assert only(made.catch_up()).status.run_state is RunState.WAITING
+    assert ([row["id"] for row in made.rows("n.a")], made.dead_letters("n.a")) == ([3], [("a", 0, 0)])
 
 
 def test_each_commit_names_the_version_that_its_rows_show(scene: Any) -> None:
@@ -447,7 +455,12 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
             {},
         ),
         ({"take": ("x",)}, {}, "no column `x` that lookups can use / write one of: code, name", {"take": ("name",)}),
-        ({"name": "Nested"}, {}, "have a field `Nested`, as a lookup is called / name the lookup otherwise", {}),
+        (
+            {"name": "Nested"},
+            {"columns": (ColumnSpec(name="nested", type=parse_type("struct<code: string>")),)},
+            "have a field `Nested`, as a lookup is called / name the lookup otherwise",
+            {},
+        ),
         (
             {},
             {"where": "country.region = 'EU'"},

@@ -12,11 +12,12 @@ from frazil.errors import SpecError
 from frazil.process.analysis import Column, Query
 from frazil.process.program import Field, Literal, Program, Project, Windows
 from frazil.schema.arrow import arrow_type
-from frazil.spec.grouping import AVERAGE, WINDOW_END, WINDOW_START, Grouping
+from frazil.spec.grouping import AVERAGE, SKETCH, TEXT, WINDOW_END, WINDOW_START, Grouping
 from frazil.types import EVENT_TIME
 
 _MOST_DIGITS = 38
 _SUMS: Mapping[type[t.IcebergType], str] = {t.IntegerType: "bigint", t.FloatType: "double", t.StringType: "double"}
+_HASHED: Mapping[type[t.IcebergType], str] = {t.FloatType: "float", t.DoubleType: "double"}
 
 
 def analyse_grouped(grouping: Grouping, analyse: Callable[[str], Query]) -> Query:
@@ -34,7 +35,9 @@ def analyse_grouped(grouping: Grouping, analyse: Callable[[str], Query]) -> Quer
 
 
 def _casts(grouping: Grouping, types: Mapping[str, t.IcebergType]) -> dict[str, str]:
-    """Returns the SQL types that values are to be cast to: those of Spark's sums, and a timestamp for windows."""
+    """Returns the SQL types that values are to be cast to: those of Spark's sums and of hashed values, and a timestamp for
+    windows.
+    """
     casts = {}
     for column in grouping.columns:
         kind = types.get(column.name)
@@ -42,6 +45,8 @@ def _casts(grouping: Grouping, types: Mapping[str, t.IcebergType]) -> dict[str, 
             casts[column.name] = _sum_type(kind)
         elif column.function == AVERAGE and kind is not None:
             casts[column.name] = _average_type(column.name, kind)
+        elif column.function == SKETCH and kind is not None:
+            casts[column.name] = _HASHED.get(type(kind), TEXT)
     kind = types.get(EVENT_TIME)
     if isinstance(kind, t.StringType | t.DateType):
         casts[EVENT_TIME] = "timestamp"

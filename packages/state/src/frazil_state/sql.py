@@ -12,6 +12,7 @@ from frazil.spec.grouping import (
     AVERAGE,
     DISTINCT,
     KEY,
+    SKETCH,
     WINDOW_END,
     WINDOW_START,
     GroupedColumn,
@@ -32,7 +33,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "any_value": "first", "last": "latest", "last_value": "latest", "bool_and": "bool_and", "every": "bool_and",
     "bool_or": "bool_or", "some": "bool_or", "any": "bool_or", "collect_set": "collect_set",
     "collect_list": "collect_list", "array_agg": "collect_list", "approx_count_distinct": DISTINCT,
-    "theta_sketch_agg": "distinct_sketch", "kll_sketch_agg_double": "quantile_sketch",
+    "theta_sketch_agg": SKETCH, "kll_sketch_agg_double": "quantile_sketch",
 }  # fmt: skip
 """The function of `merge` for each aggregate of Spark that is more than a call with another argument."""
 _OF_ONE_ROW = ("first", "first_value", "any_value", "last", "last_value")
@@ -333,14 +334,13 @@ class _Reader:
                 GroupedColumn(f"{name}_sum", "sum", sql),
                 GroupedColumn(f"{name}_count", "sum", present),
             )
-        sketch = f"cast(cast({sql} as string) as binary)"
         if merged == DISTINCT:
             is_value = f"if(({sql}) is not null, 1L, 0L)"
-            return (GroupedColumn(name, DISTINCT, is_value), GroupedColumn(f"{name}_sketch", "distinct_sketch", sketch))
+            return (GroupedColumn(name, DISTINCT, is_value), GroupedColumn(f"{name}_sketch", SKETCH, sql))
         if merged == "quantile_sketch":
             return (GroupedColumn(name, merged, f"cast(cast(cast({sql} as double) as string) as binary)"),)
-        if merged == "distinct_sketch":
-            return (GroupedColumn(name, merged, sketch),)
+        if merged == SKETCH:
+            return (GroupedColumn(name, SKETCH, sql),)
         if merged in _LISTED:
             sql = f"if({counted}, array({value}), null)" if counted else f"array({value})"
         return (GroupedColumn(name, f"{merged}_non_null" if ignores_nulls else merged, sql),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,12 +13,14 @@ import pytest
 from frazil.ingest.batches import pipeline
 from frazil.ingest.tables.table import Table
 from frazil.ledger import Ledger
+from frazil.write.plain_target import plain_target
+from frazil_verify import levels
 from frazil_verify.findings import Kind
 from frazil_verify.independent.matching import NOWHERE, doubled
 from frazil_verify.independent.topic import Range
 from frazil_verify.opened import Level, Opened, Options, bounded, whole_ranges
 from frazil_verify.places import Expected, PlacedRows, check_places
-from packages.verify.tests.unit.planted import Filled
+from packages.verify.tests.unit.planted import Filled, MemoryRows
 from tests.simulation.judge.loop import TABLE, TOPIC, Sent
 
 LEDGER = Ledger(3, "b", 100, 90, 0, 80, 6, 4)
@@ -88,3 +90,25 @@ def test_rows_of_one_place_are_found_where_offsets_are_dense_and_where_they_are_
     assert doubled(numbers, offsets).tolist() == []
     assert doubled(numbers[:0], offsets[:0]).tolist() == []
     assert doubled(np.array([NOWHERE, NOWHERE]), np.array([NOWHERE, NOWHERE])).tolist() == []
+
+
+@pytest.mark.parametrize("metadata", [["partition", "offset"], ["topic", "partition", "offset"]])
+@pytest.mark.parametrize("lacks_offset", [False, True])
+def test_a_row_without_a_partition_is_a_row_of_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metadata: list[str], lacks_offset: bool
+) -> None:
+    values = [Sent(number % 2, json.dumps({"id": number}).encode()) for number in range(20)]
+    filled = Filled.of(tmp_path, {"metadata": metadata}, values, partitions=2)
+    table = Table(filled.loop.spec.tables[0])
+    table.state = state = filled.loop.catalog.load(TABLE)
+    assert state is not None
+    rows, catalog = filled.rows(), cast("Any", filled.loop.catalog)
+    stored = MemoryRows(rows, plain_target(state).arrow_schema)
+    monkeypatch.setattr(levels, "stored_rows", lambda *_: stored)
+    opened = Opened(filled.loop.spec, catalog, filled.loop.source, Options(Level.ROWS), print)
+    assert levels._by_places(opened, table, state).findings == ()
+    rows[3]["_kafka_partition"] = None
+    if lacks_offset:
+        rows[3]["_offset"] = None
+    found = {finding.kind for finding in levels._by_places(opened, table, state).findings}
+    assert found == ({Kind.MISSING} if lacks_offset else {Kind.MISSING, Kind.INVENTED})

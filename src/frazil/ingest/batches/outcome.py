@@ -18,6 +18,7 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, UnavailableError, record_place
 from frazil.ingest.batches.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY
 from frazil.ingest.tables.state import NoOpChange, RunState
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport
@@ -269,6 +270,8 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     first = report.bad_records.first[0]
     if first.kind in _OF_ANOTHER_FORMAT:
         remedy = ErrorClass.NO_WIRE_FORMAT.entry.remedy
+    if first.kind == ErrorClass.NAME_CONFLICT:
+        remedy = CLASH_REMEDY
     field = f" at {first.path}" if first.path else ""
     fault = f"{first.kind}{field}: {first.reason}"
     return UnavailableError(

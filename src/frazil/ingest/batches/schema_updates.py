@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.tables import create_table
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record
 from frazil.ingest.batches.change_findings import change_findings_in
@@ -31,6 +31,7 @@ from frazil.ingest.tables.schema_changes import (
     as_declared,
     checked_change,
     declared_adder,
+    unknown_column,
 )
 from frazil.ingest.tables.settings import declared_columns, layout_of, own_columns, row_columns
 from frazil.ingest.tables.state import NoOpChange, find_no_op_change
@@ -191,7 +192,12 @@ class SchemaUpdates:
             if not schema.fields and not table.spec.shape.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
-            created = self.new_tables.create(table, schema, report.schema.key_columns)
+            try:
+                created = self.new_tables.create(table, schema, report.schema.key_columns)
+            except UnavailableError as error:
+                if unknown_column(error) and report.bad_records.first and not requested_fields:
+                    return Replan(None, report, (NoColumns(),))  # Why no record could bring the column.
+                raise
             keyed = set_key_columns(self._catalog, created, report.schema.key_columns)
             return self._changed(keyed, report, None)
         except TypesDiffer as error:

@@ -27,8 +27,6 @@ from frazil.ingest.tables.schema_changes import (
     naming_in_query,
     query_adder,
     refuse_lost_columns,
-    refuse_taken_names,
-    rejecting_taken_names,
     same_table,
     waiting_for_fields,
 )
@@ -43,6 +41,7 @@ from frazil.ingest.tables.settings import (
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
+from frazil.ingest.tables.taken_names import FirstNames, refuse_taken_names, rejecting_taken_names
 from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.plugins.formats import ENVELOPES
@@ -382,12 +381,21 @@ class QueryTables:
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
 
     def checking(self, table: Table) -> Callable[[Schema], None]:
-        """Returns a function that raises NameConflict for new fields of the records that take a name of the query."""
+        """Returns a function that raises NameConflict for new fields of the records that take a name of the query. It is to
+        be called with all new fields first.
+        """
+        if not table.spec.has_query:
+            return lambda _: None
+
+        def refuse(records: Schema) -> None:
+            refuse_taken_names(table, self._analysed(table, records), records)
+
+        if table.state is None or RECORDS_SCHEMA not in table.state.marks:
+            return FirstNames(refuse, declared_columns(table.records.spec))
 
         def check(records: Schema) -> None:
-            if table.spec.has_query and table.state is not None and RECORDS_SCHEMA in table.state.marks:
-                with rejecting_taken_names():
-                    refuse_taken_names(table, self._analysed(table, records), records)
+            with rejecting_taken_names():
+                refuse(records)
 
         return check
 

@@ -64,11 +64,27 @@ def accept_columns(
     """
     spec = table.spec
     schema = table.state.schema if table.state is not None else new_schema(declared_columns(spec).items())
-    accepted, rejected = accept(requested_fields, lambda some: check(adder(spec, some)(schema)))
+    accepted, rejected = accept_names(requested_fields, lambda some: adder(spec, some)(schema), check)
     is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
         raise NameConflict(next(iter(rejected.values())))
     return accepted, rejected
+
+
+def accept_names(
+    requested_fields: RequestedFields,
+    add: Callable[[RequestedFields], Schema],
+    check: Callable[[Schema], object],
+) -> tuple[RequestedFields, dict[Path, str]]:
+    """Returns the fields that can be columns together, and the other fields with the reason. add: returns the columns with
+    fields. check: raises NameConflict where a query cannot read records with these columns. It is called with all fields
+    that the columns can have before it is called with some of them.
+
+    Raises: NameConflict where too many fields are rejected.
+    """
+    possible, rejected = accept(requested_fields, add)
+    accepted, taken = accept(possible, lambda some: check(add(some)))
+    return accepted, rejected | taken
 
 
 def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFields:
@@ -199,6 +215,7 @@ def _compare(spec: TableSpec, computed: Mapping[str, IcebergType], types: Mappin
             other = next(candidate for candidate in types if fold_case(candidate) == fold_case(name))
             raise NameTaken(
                 f"the query makes a column `{name}`, and the table has it as `{other}`",
+                (name,),
                 remedy=_name_otherwise(spec),
                 where=spec.name,
             )
@@ -242,6 +259,7 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
         ):
             raise NameTaken(
                 f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
+                (column.name,),
                 remedy=_name_otherwise(spec),
                 where=spec.name,
             )
@@ -320,7 +338,7 @@ def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> It
             f"{error.message}, and no record has had it yet",
             remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
             where=where,
-        ) from None
+        ) from error
     except NoFieldLeft as error:
         if spec.shape.unknown_fields != "add":
             raise
@@ -329,35 +347,21 @@ def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> It
         ) from None
 
 
+def unknown_column(error: SpecError | UnavailableError) -> str:
+    """Returns the column that a query names and records do not have, also where the table waits for it; empty for an error
+    of another kind.
+    """
+    cause = error if isinstance(error, UnknownColumn) else error.__cause__
+    return cause.name if isinstance(cause, UnknownColumn) else ""
+
+
 @contextmanager
 def naming_in_query(spec: TableSpec) -> Iterator[None]:
     """Makes of a column-name conflict in its block an error with the remedy for a table whose columns a query makes."""
     try:
         yield
     except NameConflict as error:
-        raise NameTaken(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
-
-
-def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
-    """Raises NameTaken where the table cannot have the columns of its query, or a new field would be what the query's later
-    columns are made of in place of its own earlier one. records: the fields, with new ones.
-    """
-    assert table.state is not None
-    known_names = table.records.state.schema.column_names if table.records.state is not None else ()
-    for field in records.fields:
-        if field.name not in known_names and fold_case(field.name) in query.aliases:
-            raise NameTaken(f"other columns are made of its column `{field.name}`")
-    query_adder(table.spec, query)(table.state.schema)
-
-
-@contextmanager
-def rejecting_taken_names() -> Iterator[None]:
-    """Makes of a query whose columns cannot have one name each, in its block, a column-name conflict of the new fields."""
-    try:
-        yield
-    except NameTaken as error:
-        advice = "leave the field out with `exclude`, or give it a column of its own under `columns`"
-        raise NameConflict(f"a new field takes a name of the query: {error.message}", advice) from None
+        raise NameTaken(error.reason, error.field, remedy=_name_otherwise(spec), where=spec.name) from None
 
 
 def _name_otherwise(spec: TableSpec) -> str:

@@ -13,6 +13,7 @@ from frazil.catalog.layout import Layout
 from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.decode.settings import Envelope, Framing
 from frazil.process.analysis import Column, Query, handing_on
+from frazil.process.catalyst import NameTaken
 from frazil.process.program import Field, Literal, Program, Project, origins_of
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
@@ -20,7 +21,7 @@ from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
 from frazil.spec.grouped_tables import groups_of, session_of
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
-from frazil.spec.state import APPENDED, check_counted, retracts
+from frazil.spec.state import APPENDED, retracts
 from frazil.spec.steps import metadata_names
 from frazil.write.target import metadata_columns
 
@@ -159,12 +160,17 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
 def with_counts(spec: TableSpec, query: Query) -> Query:
     """Returns a query with the columns that count records: a table has them whatever its query selects.
 
-    Raises: SpecError where the query makes such a column itself.
+    Raises: NameTaken where the query makes such a column itself, or hands on a field of this name: its values would be
+        added.
     """
     names = spec.changes.counted_columns
     if not names or groups_of(spec) is not None:  # The counts of groups are in the query's order already.
         return query
-    check_counted(spec, query_columns(query))
+    counted = Spellings(names)
+    for column in query.columns:
+        name = counted.find(column.name)
+        if name is not None:
+            raise _counted_twice(spec, name, is_field=column.sources == {(column.name,)})
     program, number = program_of(query), Literal(1, arrow_type(LongType()))
     stages = list(program.stages)
     last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))
@@ -175,6 +181,25 @@ def with_counts(spec: TableSpec, query: Query) -> Query:
     columns = (Column(name, LongType(), False, frozenset()) for name in names)
     return replace(
         query, columns=(*query.columns, *columns), program=replace(program, stages=tuple(stages), output=output)
+    )
+
+
+def _counted_twice(spec: TableSpec, name: str, is_field: bool) -> NameTaken:
+    """Returns the error of a column that counts records and that rows have already. is_field: as a field of records."""
+    is_handed_on = is_field and (not spec.query.select or "*" in spec.query.select)
+    if is_handed_on and Spellings(column.name for column in spec.shape.columns).find(name) is not None:
+        maker, advice = "`columns` declares the column", "take it out of `columns`"
+    elif is_handed_on:
+        maker, advice = "the records have a field of this name", f"leave the field out with `drop_fields: [{name}]`"
+    elif spec.query.select:
+        maker, advice = "the query makes the column too", f"leave `{name}` out of the query"
+    else:
+        maker, advice = "a step makes the column too", f"leave `{name}` out of the steps"
+    return NameTaken(
+        f"`merge.{name}` is `count`, which makes a column of its own, and {maker}",
+        (name,),
+        remedy=f"give the count another name, {advice}, or write `sum`",
+        where=spec.name,
     )
 
 

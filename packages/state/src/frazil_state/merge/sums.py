@@ -1,5 +1,7 @@
 """Sums that no order of their values can overflow: numbers are added in limbs of 32 bits, each in an int64.
 
+Floats are added as float64 instead, and overflow to infinities, as in Spark.
+
 The sum of `bigint` values in 64 bits fails on any prefix that is too large, though the total fits. Limbs add up two
 thousand million values before a limb is full, and whether the total fits its column is decided at the end. Averages are
 made of the sum and the count that a row has beside them, as often as it is written.
@@ -68,7 +70,8 @@ def add(limbs: Sequence[pa.Array], codes: Ints, counted: Bools, count: int) -> l
     for limb in limbs:
         values = _numbers(limb)
         total = np.zeros(count, values.dtype)
-        np.add.at(total, groups, values[rows])
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add.at(total, groups, values[rows])
         totals.append(total)
     _carry(totals)
     is_null = None if has_value.all() else pa.array(~has_value)
@@ -80,9 +83,9 @@ def join(limbs: Sequence[pa.Array], kind: pa.DataType) -> tuple[pa.Array, Bools]
     is_null: Bools = np.asarray(limbs[0].is_null())
     numbers = [_numbers(limb) for limb in limbs]
     if pa.types.is_floating(kind):
-        values = numbers[0].astype(np.float32) if pa.types.is_float32(kind) else numbers[0]
-        is_over = ~is_null & ~np.isfinite(values)
-        return _masked(values, pa.array(is_null | is_over)), is_over
+        with np.errstate(over="ignore"):
+            values = numbers[0].astype(np.float32) if pa.types.is_float32(kind) else numbers[0]
+        return _masked(values, pa.array(is_null)), np.zeros(is_null.size, np.bool_)
     is_over = ~is_null & ~_is_32_bits(numbers[-1])
     numbers[-1] = np.where(is_over, 0, numbers[-1])
     if pa.types.is_decimal(kind):

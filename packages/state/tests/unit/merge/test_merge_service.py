@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from decimal import Decimal
 from pathlib import Path
 
@@ -120,6 +121,29 @@ def test_sums_that_overflow_on_the_way_alone_are_right(tmp_path: Path) -> None:
     assert merging.table_rows("k", "n") == [(1, most - 5)]
     merging.tell({"k": 1, "n": 9}, {"k": 1, "n": -5})
     assert merging.table_rows("k", "n") == [(1, most - 1)]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("double", 1e308), ("float", 3e38)])
+def test_a_sum_of_floats_that_overflows_is_infinite_as_in_spark_and_stays_so(
+    tmp_path: Path, kind: str, most: float
+) -> None:
+    settings = f"mode: upsert, key_columns: [k], columns: {{k: int, n: {kind}}}, merge: {{n: sum}}"
+    merging = Merging(tmp_path, settings)
+    values = [(1, most), (1, most), (2, -most), (2, -most), (3, most), (3, 1.0)]
+    merging.tell(*({"k": k, "n": n} for k, n in values))
+    assert [n for _, n in merging.table_rows("k", "n")][:2] == [math.inf, -math.inf]
+    for k in (1, 2):
+        merging.put({"k": k, "n": -most if k == 1 else most})
+        merging.put({"k": k, "n": 5})
+    assert merging.catch_up().status.run_state is RunState.WAITING
+    assert [n for _, n in merging.table_rows("k", "n")][:2] == [math.inf, -math.inf]
+    assert (len(merging.table_rows("k")), merging.catalog.load("n.t__dead_letters")) == (3, None)
+
+
+def test_a_sum_of_doubles_that_overflows_on_the_way_is_infinite(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, "mode: upsert, key_columns: [k], merge: {n: sum}")
+    merging.tell({"k": 1, "n": 1e308}, {"k": 1, "n": 1e308}, {"k": 1, "n": -1e308})
+    assert merging.table_rows("k", "n") == [(1, math.inf)]
 
 
 @pytest.mark.parametrize(("kind", "value"), [("long", 2**63 - 1), ("int", 2**31 - 1), ("decimal(38,0)", 10**38 - 1)])

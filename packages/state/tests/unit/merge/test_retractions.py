@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,39 @@ def test_a_sum_of_any_type_of_number_follows_deletes(tmp_path: Path, kind: str) 
     source.put(_row(1, "Ulm", 8))
     merging.catch_up()
     assert merging.table_rows("city", "amount", "orders") == [("Bonn", 0, 1), ("Ulm", 8, 1)] == source.groups()
+
+
+def test_what_is_subtracted_of_an_infinite_sum_leaves_it_until_its_group_is_empty(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, _SETTINGS + ", columns: {amount: double}")
+    source = Source(merging)
+    for number in (1, 2):
+        source.put({"id": number, "city": "Bonn", "amount": 1e308, "name": "n"})
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", math.inf, 2)]
+    source.delete(1)
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", math.inf, 1)]
+    source.delete(2)
+    source.put({"id": 3, "city": "Bonn", "amount": 2.5, "name": "n"})
+    merging.catch_up()
+    assert merging.table_rows("city", "orders") == [("Bonn", 1)]
+    source.delete(3)
+    merging.catch_up()
+    source.put({"id": 4, "city": "Bonn", "amount": 2.5, "name": "n"})
+    merging.catch_up()
+    assert merging.table_rows("city", "amount", "orders") == [("Bonn", 2.5, 1)]
+
+
+def test_an_infinite_sum_less_an_infinite_sum_is_not_a_number(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, _SETTINGS + ", columns: {amount: double}")
+    source = Source(merging)
+    for number in (1, 2):
+        source.put({"id": number, "city": "Bonn", "amount": 1e308, "name": "n"})
+    merging.catch_up()
+    source.delete(1)
+    source.delete(2)
+    source.put({"id": 3, "city": "Bonn", "amount": 2.5, "name": "n"})
+    table = merging.catch_up()
+    assert table.status.run_state is RunState.WAITING
+    ((amount, orders),) = merging.table_rows("amount", "orders")
+    assert (math.isnan(amount), orders) == (True, 1)

@@ -74,6 +74,21 @@ def test_distinct_values_are_counted_over_batches_and_restarts(tmp_path: Path, q
     assert estimates_of(*sketches_in(pa.array([rows["a"], rows["b"]], pa.binary()))).to_pylist() == [4, 0]
 
 
+def test_zeros_of_both_signs_are_one_number_and_two_texts(tmp_path: Path, queries: SparkQueries) -> None:
+    select = (
+        "select user, approx_count_distinct(amount) as doubles, approx_count_distinct(cast(amount as float)) as floats,"
+        " approx_count_distinct(name) as texts, theta_sketch_agg(amount) as sketch,"
+        " approx_count_distinct(amount) filter (where amount < 1) as small from records group by user"
+    )
+    grouped = Grouped(tmp_path, queries, select, "columns: {amount: double}")
+    for amount in (0.0, -0.0, 1.5, -0.0):
+        grouped.pay("a", 0, amount, name=str(amount))
+    grouped.catch_up()
+    assert grouped.table_rows("doubles", "floats", "texts", "small") == [(2, 2, 3, 1)]
+    ((image,),) = grouped.table_rows("sketch")
+    assert estimates_of(*sketches_in(pa.array([image], pa.binary()))).to_pylist() == [2]
+
+
 def test_a_sketch_is_of_bytes_which_a_query_makes(tmp_path: Path, queries: SparkQueries) -> None:
     settings = "mode: upsert, key_columns: [user], merge: {amount: distinct_sketch}"
     for select, is_stopped in (
