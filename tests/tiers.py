@@ -15,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 
 TIERS = ("unit", "contracts", "simulation", "corpus", "docs", "spark", "integration", "acceptance")
 LONGEST = (
+    "test_spark_outages.py",
     "test_killed.py",
     "test_scenes.py",
     "test_upsert_maintenance.py",
@@ -41,7 +42,6 @@ LONGEST = (
     "test_adopt.py",
     "test_poison.py",
     "test_full_disk.py",
-    "test_spark_outages.py",
     "test_tutorials.py",
     "test_dead_letters.py",
     "test_object_stores.py",

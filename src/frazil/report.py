@@ -73,7 +73,7 @@ class WrittenFiles:
     dead_letters: tuple[DataFile, ...] = ()
     #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
     scattered: tuple[str, ...] = ()
-    #: The number of rows that are summed and in no file (`TableTarget.is_summed`).
+    #: The number of rows that are summed and in no file (`TableFiles.is_summed`).
     summed: int = 0
 
     @property

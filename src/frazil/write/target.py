@@ -207,6 +207,8 @@ class TableFiles:
     older_specs: tuple[str, ...] = ()
     #: The largest number of partitions that a task may write; 0: no limit.
     max_partitions: int = 0
+    #: Whether rows are counted and added to the digest, and not written: of copies that `frazil verify` compares.
+    is_summed: bool = False
 
 
 @dataclass(frozen=True)
@@ -291,8 +293,6 @@ class TableTarget:
     #: None where the table takes all records of its topics.
     share: Share | None = None
     known: KnownRecords = field(default_factory=KnownRecords)
-    #: Whether rows are counted and added to the digest, and not written: of copies that `frazil verify` compares.
-    is_summed: bool = False
     #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None
 

@@ -95,7 +95,7 @@ class _SummingJobs(SparkJobs):
         return super().run(batches, replace(job, targets=targets, beside=beside), pool=pool)
 
     def _as_summed(self, target: TableTarget) -> TableTarget:
-        return replace(target, is_summed=target.name in self._summed)
+        return replace(target, files=replace(target.files, is_summed=target.name in self._summed))
 
 
 def verify_copies(

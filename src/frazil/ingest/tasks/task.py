@@ -434,7 +434,7 @@ class TableRun:
             self.changes.take(topic, columns, writer.keep_aside(rows), kept, records)
         elif rows.num_rows:
             self._digest(rows)
-            if self.target.is_summed:
+            if self.target.files.is_summed:
                 self.summed += rows.num_rows
             else:
                 writer.write(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord
 from frazil.write.target import METADATA_TYPES, TableFiles, TableTarget
-from tests.unit.ingest.targets import records_of, run, target_of
+from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 REMEDY = ": a new table with `numbers: double`, or with double where the column is declared, takes it"
 
@@ -337,7 +336,7 @@ def test_rows_that_are_only_summed_are_in_no_file_and_have_the_same_digest(tmp_p
     batch = records_of([{"value": _value(id=1)}, {"value": b"{"}, {"value": _value(id=2)}])
     target = target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="skip"))
     written, summed = (
-        run(Job({"a": replace(target, is_summed=is_summed)}), batch)["lake.t"] for is_summed in (False, True)
+        run(Job({"a": changed(target, is_summed=is_summed)}), batch)["lake.t"] for is_summed in (False, True)
     )
     assert (len(_rows(written)), summed.written.data) == (2, ())
     assert written.written.row_count == summed.written.row_count == 2

@@ -80,9 +80,9 @@ def files_with(
 
     Raises: OSError where the store fails.
     """
-    founds = list(in_threads(lambda file: np.flatnonzero(wanted.are_in(_hashes_of(target, file, paths))), files))
-    rows = np.concatenate([np.zeros(0, np.int64), *founds])
-    return rows, [file for file, found in zip(files, founds, strict=True) if found.size]
+    own_rows = list(in_threads(lambda file: np.flatnonzero(wanted.are_in(_hashes_of(target, file, paths))), files))
+    all_rows = np.concatenate([np.zeros(0, np.int64), *own_rows])
+    return all_rows, [file for file, rows in zip(files, own_rows, strict=True) if rows.size]
 
 
 def rows_with(
