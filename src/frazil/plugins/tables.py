@@ -23,6 +23,8 @@ class TableKind:
     #: Of `merge`: `analyse(grouping, analyse)` returns the `process.analysis.Query` of single records for such a query, as
     #: `module:name`. analyse: analyses SQL.
     analyse_groups: str | None = None
+    #: Compiles the loops of tasks for such tables, without arguments, as `module:name`: `frazil setup` calls it.
+    compile_loops: str | None = None
 
     @property
     def in_driver(self) -> Any:

@@ -207,10 +207,8 @@ def warm_up() -> None:
     """Loads the compiled loops; compiles those that are not on disk."""
     columns = {"partition": pa.array([0], pa.int32()), "offset": pa.array([0]), "value": pa.array([b"{}"])}
     digest_of(record_hashes("", columns))
-    rows = [
-        pa.array([value], kind)
-        for value, kind in ((1, pa.int64()), (1, pa.int32()), (True, pa.bool_()), ("a", pa.string()))
-    ]
+    kinds = {pa.int64(): 1, pa.int32(): 1, pa.bool_(): True, pa.string(): "a", pa.list_(pa.int64()): [1]}
+    rows = [pa.array([value], kind) for kind, value in kinds.items()]
     fields = [pa.field(f"c{n}", of.type, metadata={b"PARQUET:field_id": b"%d" % n}) for n, of in enumerate(rows, 1)]
     row_hashes(pa.RecordBatch.from_arrays(rows, schema=pa.schema(fields)))
 

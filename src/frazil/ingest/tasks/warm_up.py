@@ -14,6 +14,8 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
 from frazil.decode.json.slices import Slices, group_equal
 from frazil.kafka.fetch.records import warm_up as warm_up_reader
+from frazil.plugins.registration import function_of
+from frazil.plugins.tables import TABLE_KINDS
 from frazil.process.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
@@ -50,8 +52,8 @@ def warm_up(compiles_all: bool = False) -> None:
 
 
 def _compile_rest() -> None:
-    """Compiles the loops for objects with many keys, lists of numbers with many digits, keys with any JSON, and changes
-    behind rows of a snapshot.
+    """Compiles the loops for objects with many keys, lists of numbers with many digits, keys with any JSON, changes behind
+    rows of a snapshot, and the kinds of tables of packages.
     """
     columns = {f"c{n}": DoubleType() for n in range(_MANY_KEYS)}
     numbers = ListType(_MANY_KEYS + 1, DoubleType(), element_required=False)
@@ -62,3 +64,6 @@ def _compile_rest() -> None:
     scan_any(0, nothing, nothing, no_bytes, no_bytes, no_bytes)
     later, is_so = np.array([2, 1]), np.ones(2, np.bool_)
     ArrivalOrder(np.zeros(2, int), np.zeros(2, int), np.arange(2), later, is_so, is_so, ~is_so).ranks_by_arrival()
+    for kind in map(TABLE_KINDS.get, TABLE_KINDS.added()):
+        if kind.compile_loops is not None:
+            function_of(kind.compile_loops)()

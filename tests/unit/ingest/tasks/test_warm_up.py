@@ -51,14 +51,17 @@ from pkgutil import walk_packages
 
 from numba.core.registry import CPUDispatcher
 
-import frazil
 from frazil.ingest.tasks.warm_up import warm_up
+from frazil.plugins.extras import installed_extras
 
 warm_up(compiles_all=True)
-for module in walk_packages(frazil.__path__, "frazil."):
-    if not module.name.endswith((".daemon", ".__main__")):
+for package in ["frazil", *(extra.module for extra in installed_extras())]:
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        if module.name.endswith((".daemon", ".__main__")):
+            continue
         for name, one in vars(import_module(module.name)).items():
-            if isinstance(one, CPUDispatcher) and one.py_func.__module__ == module.name and not one.signatures:
+            is_own = isinstance(one, CPUDispatcher) and one.py_func.__module__ == module.name
+            if is_own and "inline" not in one.targetoptions and not one.signatures:
                 print(module.name, name)
 """
 

@@ -45,7 +45,7 @@ def in_sessions(target: TableTarget, parts: pa.Table, codes: Ints, count: int) -
     session = target.changes.session if target.changes is not None else None
     if session is None:
         return codes, count
-    return _numbered(codes, *(_micros(one_array(parts[name])) for name in session))
+    return number_sessions(codes, *(_micros(one_array(parts[name])) for name in session))
 
 
 def join_sessions(target: TableTarget, parts: pa.Table, live_rows: Found) -> Joined:
@@ -62,7 +62,7 @@ def join_sessions(target: TableTarget, parts: pa.Table, live_rows: Found) -> Joi
     bounds += [_read_bounds(target, hits, session) for hits in live_rows.hits]
     owners = np.concatenate([codes, *(hits.keys for hits in live_rows.hits)])
     starts, ends = (np.concatenate([_micros(pair[n]) for pair in bounds]) for n in (0, 1))
-    numbers, count = _numbered(owners, starts, ends)
+    numbers, count = number_sessions(owners, starts, ends)
     is_of_batch = np.zeros(count, np.bool_)
     is_of_batch[numbers[: codes.size]] = True
     places = np.cumsum(is_of_batch) - 1
@@ -114,7 +114,7 @@ def _micros(times: pa.Array) -> Ints:
     return np.asarray(times.cast(pa.int64()))
 
 
-def _numbered(codes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, int]:
+def number_sessions(codes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, int]:
     """Returns the number of the session of each interval, and the number of sessions. codes: the key of each."""
     order = np.lexsort((starts, codes))
     numbers = np.empty(codes.size, np.int64)
