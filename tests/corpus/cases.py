@@ -92,12 +92,11 @@ TOPICS = _topics()
 CASES = tuple(f"{name}/{setting.name}" for name, topic in TOPICS.items() for setting in topic.settings)
 """The names of all cases."""
 SLICE = (
-    "json/freeze_rescue", "json/flatten_snake", "json/fields", "json/protect_rescue",
-    "json/steps", "json/expect", "json/partitioned", "json/upsert_soft", "json/route", "json/two_tables",
+    "json/freeze_rescue", "json/fields", "json/protect_rescue", "json/steps", "json/expect", "json/route",
     "connect/rescue", "avro/upsert_typed", "json_schema/rescue", "protobuf/rescue",
     "debezium_json/upsert_keyed", "debezium_json/upsert_select", "debezium_truncates/upsert",
-    "debezium_avro/upsert_narrow", "debezium_connect/soft", "debezium_flat_json/upsert", "maxwell/upsert",
-    "canal/log", "dms/upsert", "operation_avro/upsert", "mongodb_json/upsert", "cloudevents/typed", "outbox/append",
+    "debezium_flat_json/upsert", "maxwell/upsert", "canal/log",
+    "dms/upsert", "operation_avro/upsert", "mongodb_json/upsert", "cloudevents/typed", "outbox/append",
     "text/metadata", "odd_values/declared", "odd_values/rescue", "chance_json/0/chance", "chance_avro/3/chance",
     "chance_debezium/5/chance",
 )  # fmt: skip

@@ -19,6 +19,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.port import GroupOffset
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jars import jars_directory
 from frazil.runtime.java import find_java
 from tests.fixtures import fetching
 from tests.fixtures.waiting import wait_until
@@ -32,8 +33,9 @@ _COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 def described(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], tuple[int, int]]:
     """What `kafka-consumer-groups --describe` shows of a group: current offset and lag, by topic and partition."""
     folder = fetching.installed(Path(fetching.__file__).with_name("kafka-tools-ivy.xml")) / "kafka-tools"
+    classes = f"{folder}/*:{jars_directory('broker')}/*"
     words = ["--bootstrap-server", broker.bootstrap_servers, "--describe", "--offsets", "--group", group]
-    command = [str(find_java().path), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", _COMMAND, *words]
+    command = [str(find_java().path), "-XX:TieredStopAtLevel=1", "-cp", classes, _COMMAND, *words]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     head, *rows = [line.split() for line in shown.splitlines() if line.strip()]
     places = [head.index(name) for name in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG")]

@@ -433,7 +433,7 @@ def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Pat
     assert scenario.upsert_table() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
 
 
-@pytest.mark.parametrize("seed", sliced(range(24), 6))
+@pytest.mark.parametrize("seed", sliced(range(24), 4))
 def test_a_table_is_what_a_dictionary_reports(tmp_path: Path, seed: int) -> None:
     """Random changes of few keys over two partitions, in batches of any size, read by one task or by several, with and
     without an ordering column, in both formats.

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyiceberg.table import StaticTable
 
+from frazil.runtime.jvm import Jvm
 from frazil_blobs import BlobDataset
 from frazil_blobs.references import all_packs
 from packages.blobs.tests.acceptance.scenes import COLUMNS, DIMENSION, Scene
@@ -18,8 +19,9 @@ from tests.acceptance.pipelines import Pipeline
 class SceneTable:
     """An upsert table of scenes, the topic that feeds it, and the packs of its objects."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: Pipeline, jvm: Jvm) -> None:
+        """jvm: of commands; runs are processes of their own."""
+        self.pipeline, self._jvm = pipeline, jvm
         self.objects = pipeline.folder / "objects"
         self.name, self.topic = pipeline.add_fed_table(
             "scenes",
@@ -76,9 +78,14 @@ class SceneTable:
         blobs = [blob for row in rows for blob in (row["image"], row["clip"], row["lidar"]["points"])]
         return sum(blob["size"] for blob in blobs if blob is not None and blob["uri"] is not None)
 
+    def maintain(self) -> None:
+        """Does what is due."""
+        self.pipeline.command_on(self._jvm, "maintain", "--table", self.name)
+
     def verify(self, *words: str) -> list[dict[str, Any]]:
         """What `frazil blobs verify` finds, which is that all is well."""
-        snapshots: list[dict[str, Any]] = self.pipeline.command("blobs", "verify", self.name, *words)["snapshots"]
+        done = self.pipeline.command_on(self._jvm, "blobs", "verify", self.name, *words)
+        snapshots: list[dict[str, Any]] = done["snapshots"]
         assert all(not snapshot["missing"] and not snapshot["damaged"] for snapshot in snapshots), snapshots
         return snapshots
 

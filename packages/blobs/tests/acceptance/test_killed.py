@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from packages.blobs.tests.acceptance.scene_tables import SceneTable, rows_of
 from packages.blobs.tests.acceptance.scenes import Scene
 from tests.acceptance.operator import Operator
@@ -33,10 +34,10 @@ def check(table: SceneTable, scenes: list[Scene], operator: Operator) -> None:
     by_hand = operator.open(pipeline.folder, table.name)
     for note in ("blobs-swept-at", "blobs-compacted-at"):
         by_hand.remove_property(f"frazil.{pipeline.name}.{note}")
-    pipeline.command("maintain", "--table", table.name)
+    table.maintain()
     by_hand.expire_all_but_newest()
     by_hand.remove_property(f"frazil.{pipeline.name}.blobs-swept-at")
-    pipeline.command("maintain", "--table", table.name)
+    table.maintain()
     assert table.unreferenced() == []
     assert table.size_bytes() - table.live_bytes() <= 0.05 * table.size_bytes()
     assert table.samples() == rows_of(scenes)
@@ -46,9 +47,9 @@ def check(table: SceneTable, scenes: list[Scene], operator: Operator) -> None:
 # In time: half a pack, and one that no commit names; for a commit that landed, tests/acceptance/test_upserts.py.
 @pytest.mark.parametrize("steps", [STEPS[::2], pytest.param(STEPS, marks=pytest.mark.slow)], ids=len)
 def test_what_killed_processes_leave_is_no_part_of_the_table_and_is_swept(
-    pipeline: Pipeline, operator: Operator, steps: Sequence[str]
+    pipeline: Pipeline, jvm: Jvm, operator: Operator, steps: Sequence[str]
 ) -> None:
-    table = SceneTable(pipeline)
+    table = SceneTable(pipeline, jvm)
     points = Points(pipeline.folder / "points", *((step, "hold") for step in steps))
     scenes: list[Scene] = []
     for turn, step in enumerate(steps):
@@ -66,8 +67,8 @@ def test_what_killed_processes_leave_is_no_part_of_the_table_and_is_swept(
     "kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(KILLS, marks=pytest.mark.soak)]
 )
 @pytest.mark.timeout(4 * 3600)
-def test_a_table_of_scenes_after_many_kills(pipeline: Pipeline, operator: Operator, kills: int) -> None:
-    table = SceneTable(pipeline)
+def test_a_table_of_scenes_after_many_kills(pipeline: Pipeline, jvm: Jvm, operator: Operator, kills: int) -> None:
+    table = SceneTable(pipeline, jvm)
     table.produce([Scene(number) for number in range(20)])
     for number in range(kills):
         first = pipeline.run()
@@ -78,6 +79,6 @@ def test_a_table_of_scenes_after_many_kills(pipeline: Pipeline, operator: Operat
         for run in (first, *others):
             die(run, number, FENCED)
         if number % 10 == 9:
-            pipeline.command("maintain", "--table", table.name)
+            table.maintain()
         table.produce([Scene(n, number + 2) for n in range(20)])
     check(table, [Scene(n, kills + 1) for n in range(20)], operator)

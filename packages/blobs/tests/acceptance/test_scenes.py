@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from frazil_blobs import BlobDataset, export_webdataset, search, write_gallery
 from frazil_blobs.index_upkeep import kept_indexes
 from packages.blobs.tests.acceptance.scene_tables import SceneTable, rows_of
@@ -22,9 +23,9 @@ LEFT = [*CHANGED, *FIRST[30:]]
 
 
 def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
-    pipeline: Pipeline, operator: Operator, tmp_path: Path
+    pipeline: Pipeline, jvm: Jvm, operator: Operator, tmp_path: Path
 ) -> None:
-    table = SceneTable(pipeline)
+    table = SceneTable(pipeline, jvm)
     table.produce(FIRST)
     pipeline.catch_up()
     yesterday = table.opened().current_snapshot()
@@ -32,7 +33,7 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
     assert table.samples() == rows_of(FIRST)
 
     table.produce(CHANGED, deleted=range(25, 30))
-    pipeline.catch_up()
+    pipeline.command_on(jvm, "run", "--until-caught-up")
     assert table.samples() == rows_of(LEFT)
     assert table.samples(yesterday.snapshot_id) == rows_of(FIRST)
     assert table.verify("--all")[-1]["objects"] == sum(3 if scene.film else 2 for scene in LEFT)
@@ -60,13 +61,13 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
 
     # What was replaced and deleted is freed once its snapshots are gone, and what is left is copied together.
     before = table.size_bytes()
-    pipeline.command("maintain", "--table", table.name)
+    table.maintain()
     assert table.samples() == rows_of(LEFT)
     assert table.samples(yesterday.snapshot_id) == rows_of(FIRST)
     by_hand = operator.open(pipeline.folder, table.name)
     by_hand.expire_all_but_newest()
     by_hand.remove_property(f"frazil.{pipeline.name}.blobs-swept-at")
-    pipeline.command("maintain", "--table", table.name)
+    table.maintain()
     assert table.unreferenced() == []
     assert table.live_bytes() <= table.size_bytes() < before
     assert table.size_bytes() - table.live_bytes() <= 0.05 * table.size_bytes()

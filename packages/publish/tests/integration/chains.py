@@ -21,6 +21,7 @@ from pyiceberg.table import StaticTable, Table
 from frazil.clock import SystemClock, new_id
 from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
 from tests.integration.servers import RestCatalogServer, catalog_section
@@ -62,10 +63,14 @@ class Chain:
         for created in admin.create_topics([NewTopic(topic, 2) for topic in self._topics.values()]).values():
             created.result(20)
         self._producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "linger.ms": 5})
+        #: What the last run uses; None: a process of its own.
+        self.jvm: Jvm | None = None
         #: How often each new row is written, one time after another.
         self.writes = 1
         #: Further keys of each table.
         self.more: Mapping[str, Any] = {}
+        #: Properties of Spark.
+        self.conf: Mapping[str, str] = {}
         #: Rows of each table, replaced ones included.
         self.count = 0
         #: The generations that were looked at.
@@ -79,10 +84,11 @@ class Chain:
             "http": False,
             "commit": {"interval": self._interval},
             "tables": self.settings(),
+            "spark": {"conf": self.conf},
         }
         if self._server is not None:
             document["catalog"] = catalog_section(self._server, {})
-        return Pipeline(self.folder, document, environment)
+        return Pipeline(self.folder, document, environment, self.jvm)
 
     def settings(self) -> dict[str, Mapping[str, Any]]:
         """The tables of the pipeline file."""

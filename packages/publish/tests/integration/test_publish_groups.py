@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from frazil.clock import SystemClock, new_id
 from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
 from packages.publish.tests.integration.chains import Chain, say
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import RestCatalogServer
@@ -31,8 +32,9 @@ _LOOKING_SHARE = 0.2
 """Of the time of the soak: reading twenty tables whole takes as long as publishing them."""
 
 
-def test_nothing_dangles_though_two_processes_publish(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_nothing_dangles_though_two_processes_publish(broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path) -> None:
     chain = Chain(broker, tmp_path, ("customers", "orders"))
+    chain.jvm = jvm
     with chain.pipeline().start() as first, chain.pipeline().start() as second:
 
         def has_one_left() -> bool:
@@ -46,11 +48,11 @@ def test_nothing_dangles_though_two_processes_publish(broker: EmbeddedBroker, tm
 
 
 def test_tables_of_a_rest_catalog_are_published_in_one_commit(
-    broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path
+    broker: EmbeddedBroker, jvm: Jvm, server: RestCatalogServer, tmp_path: Path
 ) -> None:
     """And without their delete files, which readers of the branch apply."""
     chain = Chain(broker, tmp_path, (f"c{new_id()[:8]}", f"o{new_id()[:8]}"), server)
-    chain.more = {"delete_mode": "copy_on_write"}
+    chain.jvm, chain.more = jvm, {"delete_mode": "copy_on_write"}
     # The answer to the first commit is lost; nothing is published one table after another.
     with chain.pipeline(
         **{VARIABLE: "branch.landed=reset;branch.between=kill;branch.before=kill@5"}
@@ -76,6 +78,8 @@ def test_tables_of_a_rest_catalog_are_published_in_one_commit(
 def test_20_tables_are_published_1000_times(broker: EmbeddedBroker, tmp_path: Path) -> None:
     # Each publish ends a batch of every table: there are no other commits.
     chain = Chain(broker, tmp_path, tuple(f"t{number}" for number in range(20)), every="100ms", interval="1m")
+    # Over an hour the second compiler pays.
+    chain.conf = {"spark.driver.extraJavaOptions": "-Xshare:auto"}
     chain.writes = 10  # Else audits of a million rows are most of it.
     clock = SystemClock()
     begun_s = due_s = clock.monotonic_s()

@@ -442,7 +442,7 @@ def test_copies_of_a_publish_that_does_not_land_are_deleted(shop: Shop) -> None:
 def test_nothing_dangles_whatever_is_interrupted(shop: Shop) -> None:
     """What is published dangles only between two moves, and no longer than until the next turn."""
     chance = np.random.default_rng(1)
-    for newest in range(1, 201):
+    for newest in range(1, 101):
         shop.ingest(CUSTOMERS, newest)
         shop.ingest(ORDERS, newest + int(chance.integers(-1, 2)))
         move, left = shop.branches.move, int(chance.integers(4))
