@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from frazil.spec.partitioning import split_terms
-from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
+from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, number, unneeded, unsupported
 from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_registry
 from frazil_migrate.imports.sources import parse_properties, variables
 
@@ -20,6 +20,8 @@ _TIMES = {"__source_ts_ms": "source_ts", "__ts_ms": "connector_ts"}
 _UNWRAPS = re.compile(r"\.ExtractNew\w+State$")
 _OF_TABLES = ("write.", "read.", "commit.", "history.")
 _OF_HADOOP = ("fs.", "hadoop.")
+_FLAGS = dict.fromkeys(("true", "yes", "y", "on", "1"), True) | dict.fromkeys(("false", "no", "n", "off", "0"), False)
+"""What Quarkus reads as true or false."""
 _OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
 
 DEBEZIUM_SERVER = Tool(
@@ -75,8 +77,7 @@ def import_server(text: str, brokers: str | None) -> Imported:
     if left_out:
         draft.notes.append(f"to keep the types of the sink's tables, write its defaults there: {', '.join(left_out)}")
     draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
-    if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
-        draft.put(duration(wait), "commit", "interval")
+    draft.put(draft.take_duration("debezium.sink.batch.batch-size-wait.max-wait-ms"), "commit", "interval")
     for key in [name for name in draft.names("debezium.format.") if name.endswith("registry.url")]:
         put_registry(draft, draft.take(key))
     table = _settings(draft)
@@ -88,8 +89,7 @@ def import_server(text: str, brokers: str | None) -> Imported:
 
 
 def _is_on(draft: Draft, name: str) -> bool | None:
-    value = draft.take(_SINK + name)
-    return value.lower() == "true" if value is not None else None
+    return draft.take_flag(_SINK + name, _FLAGS)
 
 
 def _settings(draft: Draft) -> dict[str, Any]:

@@ -31,6 +31,8 @@ _SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "def
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
 _SET = "set the environment variable {} before starting Frazil"
 _NOTHING: tuple[object, ...] = (None, "", {}, [])
+FLAGS: Mapping[str, bool] = {"true": True, "false": False}
+"""What Java reads as true or false."""
 _NOT_PRINTED = "the value is a secret, and is not printed"
 
 
@@ -117,6 +119,10 @@ class Draft:
     """The pipeline file so far, and the settings that have not been looked at."""
 
     def __init__(self, tool: Tool, settings: Mapping[str, str]) -> None:
+        """Raises: SpecError where no setting is one of the tool's."""
+        if settings and not any(tool.find(key.rpartition("/")[2]) for key in settings):
+            remedy = f"give a configuration of it, in a form that `frazil import {tool.name} --help` names"
+            raise SpecError(f"the configuration has no setting of {tool.title}", remedy=remedy)
         self.document: dict[str, Any] = {"pipeline": tool.name, "kafka": {}}
         self.notes: list[str] = []
         #: Columns whose values are not those of the other tool, as their conversion is not carried over.
@@ -135,6 +141,24 @@ class Draft:
     def take(self, key: str) -> str | None:
         """Returns the value of a setting, and counts it as carried over."""
         return self._left.pop(key, None)
+
+    def take_flag(self, key: str, flags: Mapping[str, bool] = FLAGS) -> bool | None:
+        """Takes a setting that is true or false; reports one that is neither, and returns None for it and without one.
+        flags: the values that the tool reads, in lower case.
+        """
+        value = (self.take(key) or "").strip()
+        if value and value.lower() not in flags:
+            reason = f"`{value}` is neither true nor false"
+            self.lose(key, f"{reason}, and its default is taken", "write true or false there, and import again")
+        return flags.get(value.lower())
+
+    def take_duration(self, key: str) -> str | None:
+        """Takes a setting in milliseconds, and returns it in the pipeline file's words; reports one that is not a number."""
+        value = (self.take(key) or "").strip()
+        if not value or (value.isdecimal() and int(value)):
+            return duration(value) if value else None
+        self.lose(key, f"`{value}` is not a number of milliseconds", "write one there, such as 60000, and import again")
+        return None
 
     def take_all(self, prefix: str) -> dict[str, str]:
         """Takes the settings with a prefix, and returns them without it."""
