@@ -173,6 +173,8 @@ _FORMATS = {
     "AvroConverter": "avro", "ProtobufConverter": "protobuf", "JsonSchemaConverter": "json_schema", "JsonConverter": "json",
     "StringConverter": "text", "ByteArrayConverter": "raw",
 }  # fmt: skip
+_OWNERS = re.compile(r"(org\.apache\.kafka|io\.confluent)\.connect\.|[^.]+$")
+"""What the classes of these converters begin with."""
 _RESOURCES = ("KafkaConnector", "Connector")
 """What Kubernetes calls a connector of Strimzi, and one of Confluent."""
 _FROM_REGISTRY = ("avro", "protobuf", "json_schema")
@@ -320,7 +322,7 @@ def _values(draft: Draft) -> dict[str, Any]:
         name = draft.take(f"{side}.converter")
         if name is None:
             continue
-        kind = _FORMATS.get(name.rpartition(".")[2])
+        kind = _FORMATS.get(name.rpartition(".")[2]) if _OWNERS.match(name) else None
         if kind is None:
             draft.lose(f"{side}.converter", f"the converter {name} is unknown", f"write the format under `{side}`")
             continue
@@ -478,6 +480,7 @@ def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | 
             reason = "the route is by the source of a change"
             draft.lose(f"iceberg.table.{table}.route-regex", reason, "write `routes` with `by: source.table`")
             return {}
+        _note_router(draft, shape, f"iceberg.table.{table}.route-regex")
         return {"topics": f"/^(?:{regex})$/", "topic": None}
     path = ".".join(f"`{part}`" for part in field.split("."))
     ours = matches(path, regex)
@@ -493,6 +496,7 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
         draft.lose("iceberg.tables.route-field", "`{db}` is the schema where the database has schemas", remedy)
     elif field in shape.topic_fields:
         to, by, rest = "${topic}", "topic", {}
+        _note_router(draft, shape, "iceberg.tables.route-field")
     else:
         to, by = f"${{{field}}}", field
     draft.notes.append("the sink writes the names of a route's tables in lower case, and Frazil as values have them")
@@ -505,6 +509,15 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
         draft.lose("iceberg.tables.dynamic-enabled", reason, remedy)
         to = f"{_NAMESPACE}.{to}"
     return {"by": by, "to": to, **rest}
+
+
+def _note_router(draft: Draft, shape: Shape, key: str) -> None:
+    """Reports a route by the name of the topic as a transform has changed it."""
+    if shape.router:
+        reason = f"`transforms.{shape.router}` renames the topics before, and the route is by their own names here"
+        draft.lose(
+            key, reason, "write an expression for the topics' own names; `to` of a route may have its groups, `$1`"
+        )
 
 
 def _layout(settings: Mapping[str, Any], shape: Shape, columns: str | None, terms: str | None) -> dict[str, Any]:
