@@ -201,6 +201,18 @@ def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture
             "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true'",
         ),
         ("flink-cdc", "a: [", "correct the YAML", examples.FLINK_CDC),
+        (
+            "flink-cdc",
+            "route: [db.orders]\nsource: {type: mysql, tables: db.orders}\n",
+            "write it as a mapping, such as `{source-table: db.orders}`",
+            examples.FLINK_CDC,
+        ),
+        (
+            "tableflow",
+            '[{"topic_name": "orders", "kafka_cluster": "a"}, {"topic_name": "orders", "kafka_cluster": "b"}]',
+            "give each topic once: a pipeline reads one cluster",
+            '[{"topic_name": "orders", "kafka_cluster": "a"}]',
+        ),
         ("flink-sql", "CREATE CATALOG a WITH (", "correct the SQL", examples.FLINK_SQL),
         (
             "flink-sql",

@@ -74,6 +74,21 @@ class Tool:
         """Returns the answer for a setting; None for an unknown one."""
         return next((setting for setting in self.keys if fnmatchcase(key, setting.name)), None)
 
+    def meant(self, key: str) -> str | None:
+        """Returns the setting whose name is almost that of another one, which the tool would not read; None without one."""
+        names = [setting.name for setting in self.keys if "*" not in setting.name]
+        return None if key in names else next((name for name in names if _is_almost(key.lower(), name.lower())), None)
+
+
+def _is_almost(name: str, other: str) -> bool:
+    """Whether names differ in one character, or in two that have changed places."""
+    start = 0
+    while name[start : start + 1] == other[start : start + 1] != "":
+        start += 1
+    left, right = name[start:], other[start:]
+    is_longer, is_shorter = left[1:] == right, left == right[1:]
+    return is_longer or is_shorter or left[1:] == right[1:] or left[:2][::-1] + left[2:] == right
+
 
 def carried(to: str, *names: str) -> Iterable[PeerKey]:
     """Yields settings that are carried over. to: where, in the pipeline file's words."""
@@ -193,6 +208,8 @@ class Draft:
         given, what is behind a `topic/`.
         """
         setting = self._tool.find(name_in_table or key.rpartition("/")[2])
+        if self._is_misspelt(key):
+            return
         if setting is None:
             self.lose(
                 key, "the setting is unknown", "see what it does, and remove it or set the pipeline file accordingly"
@@ -206,6 +223,13 @@ class Draft:
         elif value.lower() not in setting.harmless:
             self.lose(key, setting.note, setting.instead)
 
+    def _is_misspelt(self, key: str) -> bool:
+        """Whether a setting is almost one of the tool's, which is reported."""
+        meant = self._tool.meant(key.rpartition("/")[2])
+        if meant is not None:
+            self.lose(key, f"it is not a setting of {self._tool.title}", f"did you mean `{meant}`?")
+        return meant is not None
+
     def name_pipeline(self, name: str | None) -> None:
         """Names the pipeline, with the characters that its name may have."""
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:100]
@@ -213,8 +237,11 @@ class Draft:
 
     def finish(self, brokers: str | None) -> Imported:
         """Returns the pipeline file, checked as `frazil check` reads it. brokers: those that the caller names."""
-        for key, value in list(self._left.items()):
-            self.settle(key, value)
+        for key, value in self._given.items():
+            if key in self._left:
+                self.settle(key, value)
+            else:
+                self._is_misspelt(key)
         kafka = self.document["kafka"]
         if brokers or "bootstrap.servers" not in kafka:
             named = {"bootstrap.servers": brokers or _LOCAL_BROKER}
@@ -229,6 +256,8 @@ class Draft:
             self.put(_LOCAL_REGISTRY, "registry", "url")
             self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
+        for name in [name for name in self.document.get("tables", {}) if "${" in name]:
+            self.lose(name, "the name of a table does not come from a variable", "write the name under `tables`")
         for table in _tables(self.document):
             _take_version(table)
         terms = [term for table in _tables(self.document) for term in table.get("partition_by", ()) if "(" not in term]

@@ -64,6 +64,18 @@ def test_a_connector_is_read_in_every_form_that_people_have_it_in(text: str) -> 
     assert imported("kafka-connect", text).losses == ()
 
 
+def test_the_settings_of_debezium_server_are_read_from_nested_yaml() -> None:
+    flat = server("debezium.sink.iceberg.upsert=true", "debezium.sink.iceberg.type=rest")
+    nested = """\
+debezium:
+  sink: {type: iceberg, iceberg: {upsert: true, type: rest}}
+  source:
+    topic.prefix: pg
+    table.include.list: shop.orders
+"""
+    assert document("debezium-server", nested) == document("debezium-server", flat)
+
+
 @pytest.mark.parametrize(
     ("tool", "text", "message", "remedy"),
     [
