@@ -255,6 +255,8 @@ class Draft:
         if "registry" not in self.document and _REGISTRY_FORMATS & set(_formats(self.document)):
             self.put(_LOCAL_REGISTRY, "registry", "url")
             self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
+        if "catalog" not in self.document and not any("`catalog`" in note for note in self.notes):
+            self.notes.append("the catalog is not known: write `catalog`, unless the local one is meant")
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
         for name in [name for name in self.document.get("tables", {}) if "${" in name]:
             self.lose(name, "the name of a table does not come from a variable", "write the name under `tables`")

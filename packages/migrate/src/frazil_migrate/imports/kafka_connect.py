@@ -336,7 +336,7 @@ def _values(draft: Draft) -> dict[str, Any]:
                 draft.take(f"{options}{prefix}basic.auth.credentials.source")
             token = draft.take(f"{options}bearer.auth.token")
             put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
-    if not formats.get("value"):
+    if draft.peek("value.converter") is None:
         draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
     return formats
 
