@@ -39,6 +39,8 @@ _MOST = 2**31 - 1
 _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>[^(),]+)")
 _BRACKETS = re.compile(rf"(?P<word>{'|'.join(TRANSFORMS)})s?\s*\[(?P<inside>.*)", re.IGNORECASE)
 """A transform in the brackets that Iceberg shows it with."""
+_NUMBER_FIRST = re.compile(r"(\d+)\]\s*\(([^()]+)")
+"""The rest of `bucket[16](id)`, without the brackets at its ends."""
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
@@ -111,7 +113,8 @@ class SortTerm:
 def parse_term(text: str) -> PartitionTerm:
     """The term that `text` spells. Raises SpecError."""
     if bracketed := _BRACKETS.match(text.strip()):
-        raise _written_otherwise(text, bracketed["word"].lower(), bracketed["inside"].strip(" ])"))
+        inside = _NUMBER_FIRST.sub(r"\2 \1", bracketed["inside"].strip(" ])"))
+        raise _written_otherwise(text, bracketed["word"].lower(), inside)
     match = _TERM.fullmatch(text.strip())
     if match is None:
         remedy = _QUOTES if _CUT.fullmatch(text.strip()) else _FORMS

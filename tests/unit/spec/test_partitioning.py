@@ -93,6 +93,8 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: ['bucket(id, 2147483648)']", "needs a whole number", "2147483647"),
         ("partition_by: [bucket(id)]", "`bucket(id)` is not how bucket is written", "`bucket(id, 16)`"),
         ("partition_by: ['bucket(id 5)']", "`bucket(id 5)` is not how bucket is written", "`bucket(id, 5)`"),
+        ("partition_by: ['bucket[5](id)']", "`bucket[5](id)` is not how bucket is written", "`bucket(id, 5)`"),
+        ("partition_by: ['truncate[4] (n)']", "`truncate[4] (n)` is not how truncate is written", "`truncate(n, 4)`"),
         ("partition_by: ['day(at, 2)']", "`day(at, 2)` is not how day is written", "write `day(at)`"),
         ("partition_by: [day()]", "`day()` names no column", "write a column's name"),
         ("partition_by: [identity(id)]", "`identity(id)` is the column itself", "write `id`"),

@@ -50,9 +50,9 @@ Cluster = Annotated[
 def kafka_connect(output: Output, file: OptionalSource = None, url: Url = None, bootstrap: Bootstrap = None) -> int:
     """Make a pipeline file of a connector of Apache's or Tabular's Iceberg sink.
 
-    Reads JSON, as a mapping or as `{name, config}`, properties, or a live Connect REST API. Converters, transforms and
-    predicates are carried over too. Prints the pipeline file to standard output, and what was not carried over to standard
-    error.
+    Reads JSON, as a mapping or as `{name, config}`, properties, YAML such as Strimzi's, or a live Connect REST API.
+    Converters, transforms and predicates are carried over too. Prints the pipeline file to standard output, and what was
+    not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """

@@ -157,6 +157,42 @@ def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture
     [
         ("kafka-connect", "{", "correct the JSON", json.dumps(examples.UNWRAPPED)),
         ("kafka-connect", "[1]", "give a mapping of settings to values", json.dumps(examples.UNWRAPPED)),
+        (
+            "kafka-connect",
+            json.dumps({name: {"info": examples.CONNECTOR} for name in ("a", "b")}),
+            "give one of them: a pipeline file is made of one connector",
+            json.dumps({"a": {"info": examples.CONNECTOR}}),
+        ),
+        (
+            "kafka-connect",
+            json.dumps([examples.CONNECTOR, examples.CONNECTOR]),
+            "give one of them alone",
+            json.dumps([examples.CONNECTOR]),
+        ),
+        (
+            "kafka-connect",
+            "kind: KafkaConnect\nspec: {replicas: 1}\n",
+            "give one of KafkaConnector, Connector, or the settings alone",
+            "kind: KafkaConnector\nspec: {config: {topics: orders, iceberg.tables: shop.orders}}\n",
+        ),
+        (
+            "kafka-connect",
+            json.dumps({**examples.UNWRAPPED, "connector.class": "io.confluent.connect.s3.S3SinkConnector"}),
+            "give the configuration of the sink",
+            json.dumps({**examples.UNWRAPPED, "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}),
+        ),
+        (
+            "debezium-server",
+            json.dumps(examples.UNWRAPPED),
+            "give a configuration of it, in a form that `frazil import debezium-server --help` names",
+            examples.CAPTURED,
+        ),
+        (
+            "debezium-server",
+            f"{examples.CAPTURED}debezium.format.value=avro\n",
+            "keep one of them: tools take the last",
+            examples.CAPTURED,
+        ),
         ("debezium-server", "warehouse", "write settings as `key=value`, or as JSON", examples.CAPTURED),
         (
             "automq",
@@ -165,6 +201,18 @@ def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture
             "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true'",
         ),
         ("flink-cdc", "a: [", "correct the YAML", examples.FLINK_CDC),
+        (
+            "flink-cdc",
+            "route: [db.orders]\nsource: {type: mysql, tables: db.orders}\n",
+            "write it as a mapping, such as `{source-table: db.orders}`",
+            examples.FLINK_CDC,
+        ),
+        (
+            "tableflow",
+            '[{"topic_name": "orders", "kafka_cluster": "a"}, {"topic_name": "orders", "kafka_cluster": "b"}]',
+            "give each topic once: a pipeline reads one cluster",
+            '[{"topic_name": "orders", "kafka_cluster": "a"}]',
+        ),
         ("flink-sql", "CREATE CATALOG a WITH (", "correct the SQL", examples.FLINK_SQL),
         (
             "flink-sql",

@@ -20,7 +20,7 @@ import fastavro
 
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
-from frazil.kafka.port import Partition
+from frazil.kafka.port import Partition, ReadRecord
 from frazil.printable import plural
 from frazil.types import OffsetRange
 from frazil_migrate.adopt.offsets import Services, SourceOffsets, read_group
@@ -128,7 +128,25 @@ def _pending_events(services: Services, sink: Sink) -> Iterator[Mapping[str, Any
         start = max(sink.position.get(number, seen.get(number, 0)), first.get((sink.control_topic, number), 0))
         if start < end:
             for records in services.reader.batches(OffsetRange(sink.control_topic, number, start, end)):
-                yield from (decode_event(record.value) for record in records if record.value)
+                yield from (_decoded(record) for record in records if record.value)
+
+
+def _decoded(record: ReadRecord) -> Mapping[str, Any]:
+    """Returns the event that a record of the control topic has.
+
+    Raises: TableStopped for the record of another writer.
+    """
+    try:
+        event = decode_event(record.value or b"")
+        if event["type"] == _DATA_WRITTEN:
+            _ = (event["group_id"], event["payload"]["table_reference"], event["payload"]["data_files"])
+    except Exception:  # noqa: BLE001  (whatever foreign bytes make of the decoder)
+        raise TableStopped(
+            "a record of the control topic is not an event of the sink",
+            "name another tool with --from, such as group with the sink's --group",
+            f"topic {record.topic}, partition {record.partition}, offset {record.offset}",
+        ) from None
+    return event
 
 
 def _files_of(event: Mapping[str, Any], sink: Sink, table: str) -> int:

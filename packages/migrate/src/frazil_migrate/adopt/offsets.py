@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +43,9 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
     Raises: TableStopped where it has none for one of `partitions`.
     """
     try:
-        offsets = by_partition(load_offsets(file.read_text()))
+        text = file.read_text(encoding="utf-8-sig")  # Editors of Windows write a mark at the beginning.
+        refuse_fractions(text)
+        offsets = by_partition(load_offsets(text))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise TableStopped(f"the offsets cannot be read: {error}", _FILE_REMEDY, str(file)) from None
     missing = sorted(set(partitions) - offsets.keys())
@@ -49,6 +53,14 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
         topic, partition = missing[0]
         raise TableStopped("a partition has no offset", _FILE_REMEDY, f"topic {topic}, partition {partition}")
     return SourceOffsets(offsets, f"file {file}")
+
+
+def refuse_fractions(text: str) -> None:
+    """Raises ValueError for the JSON of offsets in which a value is not a whole number, which `int` would make one."""
+    for topic, offsets in json.loads(text).items():
+        for partition, offset in offsets.items():
+            if isinstance(offset, bool) or not re.fullmatch(r"\d+", str(offset)):
+                raise ValueError(f"`{offset}` is not an offset: topic {topic}, partition {partition}")
 
 
 def read_group(services: Services, name: str, partitions: Iterable[Partition]) -> SourceOffsets:

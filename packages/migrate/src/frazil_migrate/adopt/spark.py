@@ -43,7 +43,7 @@ def find_progress(services: Services, table: str, checkpoint: Path) -> SourceOff
         return SourceOffsets(
             _offsets_of(checkpoint / "offsets" / str(epoch)), f"checkpoint {checkpoint}, batch {epoch}"
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableStopped(f"the checkpoint cannot be read: {error}", _FOLDER_REMEDY, str(checkpoint)) from None
 
 

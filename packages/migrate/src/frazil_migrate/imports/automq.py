@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,8 @@ from frazil_migrate.imports.sources import flat, parse, variables
 _TIMEOUT_S = 10.0
 _CATALOGS = {"tablebucket": "software.amazon.s3tables.iceberg.S3TablesCatalog"}
 _SECTION = re.compile(r"(?:.* )?configs for topic (\S+) are:\s*", re.IGNORECASE)
+_OF_TOPICS = re.compile(r"^Topic: (\S+)\s.*\bConfigs: (\S.*)$", re.MULTILINE)
+"""What `kafka-topics.sh --describe` prints of a topic with settings."""
 _COMMAND = re.compile(r"\s--(?:config|add-config|override)[ =]")
 _PAIRS = re.compile(r",\s*(?=[\w.]+=)")
 _DESCRIBED = re.compile(r"\s*(\S+?)=(.*?) sensitive=\S+ synonyms=.*")
@@ -87,6 +89,8 @@ def import_topics(text: str, brokers: str | None, topic: str | None = None) -> I
     """
     if _SECTION.search(text):
         topics, shared = _described(text)
+    elif described := _OF_TOPICS.findall(text):
+        topics, shared = {name: dict(_pairs(keys)) for name, keys in described}, {}
     elif _COMMAND.search(text):
         topics, shared = _commanded(text)
     else:
@@ -166,11 +170,20 @@ def _commanded(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         names = [value for option, value in given if option in ("--topic", "--entity-name")]
         keys = shared if not names or ("--entity-type", "brokers") in given else topics.setdefault(names[0], {})
         for option, value in given:
-            pairs = (
-                _PAIRS.split(value) if option == "--add-config" else [value] * (option in ("--config", "--override"))
-            )
-            keys |= {name: text for name, _, text in (pair.partition("=") for pair in pairs) if name.startswith(PREFIX)}
+            if option == "--add-config":
+                keys |= dict(_pairs(value))
+            elif option in ("--config", "--override"):
+                name, _, text = value.partition("=")
+                keys |= {name: text} if name.startswith(PREFIX) else {}
     return topics, shared
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yields AutoMQ's keys, and their values, of pairs with commas between them."""
+    for pair in _PAIRS.split(text.strip()):
+        name, _, value = pair.partition("=")
+        if name.startswith(PREFIX):
+            yield name, value
 
 
 def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], brokers: str | None) -> Imported:
@@ -213,7 +226,11 @@ def _put_table(draft: Draft, topic: str, keys: Mapping[str, str], namespace: str
     """Writes the table of a topic. namespace: that of topics without one."""
     topic_keys = TopicKeys(topic, {name.removeprefix(PREFIX): value for name, value in keys.items()})
     table = f"{topic_keys.take('namespace') or namespace}.{topic.replace('.', '_')}"
-    draft.put(table_settings(topic_keys), "tables", table)
+    settings = table_settings(topic_keys)
+    if table in draft.document.get("tables", {}):
+        draft.lose(topic, f"another topic has the table `{table}`", "write a table of another name for it")
+    else:
+        draft.put(settings, "tables", table)
     if "." in topic:
         reason = f"AutoMQ's table has dots in its name, which divide namespaces here: the table is `{table}`"
         draft.lose(topic, reason, "name it otherwise under `tables` if you like")

@@ -5,11 +5,14 @@ A transform that is not carried over exactly is reported, by the name that the c
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from frazil.spec.steps import OF_CHANGES
 from frazil_migrate.imports.connect_metadata import (
+    COLUMNS,
     PIECES,
     MetadataColumn,
     cast,
@@ -22,6 +25,7 @@ from frazil_migrate.imports.connect_metadata import (
     selected,
 )
 from frazil_migrate.imports.draft import Draft
+from frazil_migrate.imports.sql import quoted as name_of
 
 _TYPES = {
     "int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
@@ -34,6 +38,8 @@ _UNWRAPPED = {
        (("db", "database"), ("schema", "schema"), ("table", "table"))},
 }  # fmt: skip
 """Fields that Debezium's unwrap transform adds, and metadata with their values."""
+_OWNERS = re.compile(r"org\.apache\.(kafka|iceberg)\.|io\.(tabular\.iceberg|debezium|confluent)\.|[^.]+$")
+"""What the classes begin with whose names are known here; a short name is one of Kafka's."""
 _WORDS = re.compile(r"[\s,:]+")
 _STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "select")
 _ALL = "*"
@@ -56,8 +62,12 @@ class Shape:
     metadata: dict[str, MetadataColumn] = field(default_factory=dict)
     #: Fields that hold the topic's name.
     topic_fields: set[str] = field(default_factory=set)
+    #: The transform that renames topics; empty without one.
+    router: str = ""
     #: The fields of the key, of ValueToKey.
     key_fields: list[str] = field(default_factory=list)
+    #: The last name of each field that is renamed.
+    renamed: dict[str, str] = field(default_factory=dict)
     #: The fields that each of `_STEPS` has to do with.
     touched: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _STEPS})
 
@@ -116,11 +126,21 @@ class Transform:
         key = f"transforms.{self.alias}.{option}" if option else f"transforms.{self.alias}"
         self.draft.lose(key, f"{self.name}: {reason}", instead)
 
-    def step(self, name: str, value: Mapping[str, object] | list[str]) -> None:
-        """Adds a step, unless Frazil would do it before a step that precedes it here."""
+    def step(self, name: str, value: Mapping[str, object] | list[str], also: Iterable[str] = ()) -> None:
+        """Adds a step, and reports one that Frazil does before a step that precedes it here. also: further names that the
+        step has to do with.
+        """
         if value:
-            self.touch(name, set(value))
+            self.touch(name, {*value, *also})
             self.shape.add(name, value)
+
+    def of_records(self, names: Iterable[str]) -> list[str]:
+        """Returns what records call fields, which settings beside the steps name; reports those that a step makes."""
+        renamed = {new: old for old, new in self.shape.renamed.items()}
+        made = self.shape.touched["add_fields"] | self.shape.touched["select"]
+        for name in [name for name in names if path(name) in made or _ALL in made]:
+            self.lose(f"a transform that precedes makes {name}", "write the step in the `select` that makes it")
+        return [renamed.get(name, name) for name in names]
 
     def touch(self, name: str, fields: set[str]) -> None:
         """Reports a step that Frazil does before one of the same fields that precedes it here."""
@@ -137,19 +157,25 @@ def read_chain(draft: Draft) -> Shape:
     predicates = {name: _options(draft, f"predicates.{name}.") for name in _names(draft.take("predicates"))}
     for alias in _names(draft.take("transforms")):
         options = _options(draft, f"transforms.{alias}.")
-        kind, _, side = options.pop("type", "").rpartition(".")[2].partition("$")
-        transform = Transform(alias, kind, options, draft, shape)
-        predicate = predicates.get(options.pop("predicate", ""))
+        place = options.pop("type", "")
+        kind, _, side = place.rpartition(".")[2].partition("$")
+        transform = Transform(alias, kind if _OWNERS.match(place) else place, options, draft, shape)
+        named = options.pop("predicate", "")
+        predicate = predicates.get(named)
         is_negated = options.pop("negate", "false").lower() == "true"
-        if side == "Key":
+        if not place:
+            draft.lose(f"transforms.{alias}", "it has no type", "name its class there, or take it out of `transforms`")
+        elif named and predicate is None:
+            transform.lose(f"no predicate is `{named}`", "name it under `predicates` there, and import again")
+        elif side == "Key":
             transform.lose("it changes record keys", "name `key_columns` where the key matters")
-        elif kind == "Filter" and not options:
+        elif transform.name == "Filter" and not options:
             _filter(transform, predicate, is_negated)
         elif predicate and not (is_negated and _kind(predicate) == "RecordIsTombstone"):
             transform.lose("its predicate selects some records", _ITSELF)
-        elif kind in _TRANSFORMS:
+        elif transform.name in _TRANSFORMS:
             _TRANSFORMS[kind](transform)
-            for name in options.keys() - transform.used:
+            for name in [name for name in options if name not in transform.used]:
                 draft.settle(f"transforms.{alias}.{name}", options[name], f"{kind}.{name}")
         else:
             transform.lose("it is a class that Frazil does not know", _ITSELF)
@@ -174,6 +200,7 @@ def _filter(transform: Transform, predicate: Mapping[str, str] | None, is_negate
     if kind == "RecordIsTombstone" and not is_negated:
         transform.shape.settings["tombstones"] = "ignore"
     elif kind == "TopicNameMatches" and predicate:
+        _note_router(transform, "the topic")
         condition = matches("_topic", predicate.get("pattern", ""))
         transform.shape.conditions.append(condition if is_negated else f"not ({condition})")
     elif kind == "HasHeaderKey" and predicate:
@@ -183,6 +210,18 @@ def _filter(transform: Transform, predicate: Mapping[str, str] | None, is_negate
         transform.lose(f"the header `{name}` becomes a column", "leave it out in a `select`")
     else:
         transform.lose("its predicate cannot be a condition", "write the condition as `where`")
+
+
+def _note_router(transform: Transform, name: str) -> None:
+    """Reports a value that is the topic's name as a transform has changed it. name: of the value."""
+    if router := transform.shape.router:
+        reason = f"`transforms.{router}` renames the topic before, and {name} is its own name here"
+        transform.lose(reason, "make the name with `regexp_replace(_topic, …)` in a `select` or `where`")
+
+
+def path(name: str) -> str:
+    """Returns the path of a field at the top, which may have dots in its name."""
+    return json.dumps([name], ensure_ascii=False) if "." in name else name
 
 
 def quoted(text: str) -> str:
@@ -198,16 +237,27 @@ def _replace_field(transform: Transform) -> None:
     dropped = transform.take_list("exclude") + transform.take_list("blacklist")
     kept = transform.take_list("include") + transform.take_list("whitelist")
     replaced = _replace_metadata(transform.shape, renamed, dropped, kept)
-    transform.step("rename", {old: new for old, new in renamed.items() if old not in {*dropped, *replaced}})
-    transform.step("drop_fields", [name for name in dropped if name not in {*renamed.values(), *replaced}])
+    _rename(transform, {old: new for old, new in renamed.items() if old not in {*dropped, *replaced}})
+    transform.step("drop_fields", [path(name) for name in dropped if name not in {*renamed.values(), *replaced}])
     if kept:
         transform.shape.settings.pop("keep_fields", None)
-    fields = [renamed.get(name, name) for name in kept if name not in replaced]
+    fields = [path(renamed.get(name, name)) for name in kept if name not in replaced]
     transform.step("keep_fields", fields)
     if kept and not fields:
         transform.lose("no field of the records is kept", "write a `select`", "include")
     if swapped := [name for name in dropped if name in renamed.values()]:
         transform.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
+
+
+def _rename(transform: Transform, names: Mapping[str, str]) -> None:
+    """Renames fields, also those that a transform before has renamed: Frazil renames each field once."""
+    renamed = transform.shape.renamed
+    before = {new: old for old, new in renamed.items()}
+    again = {before[old]: new for old, new in names.items() if old in before}
+    also = map(path, (*names, *names.values()))
+    names = {old: new for old, new in names.items() if old not in before} | again
+    transform.step("rename", {path(old): new for old, new in names.items()}, also)
+    renamed.update(names)
 
 
 def _replace_metadata(shape: Shape, renamed: Mapping[str, str], dropped: list[str], kept: list[str]) -> set[str]:
@@ -230,15 +280,26 @@ def _cast(transform: Transform) -> None:
             transform.lose(f"{name} has no such cast in Frazil", "write its expression in a `select`", "spec")
         else:
             transform.shape.metadata[name] = column
-    transform.step("cast", types)
+    transform.step("cast", {path(name): kind for name, kind in types.items()})
 
 
 def _insert_field(transform: Transform) -> None:
     for piece in PIECES:
         if name := transform.take(f"{piece}.field").rstrip("!?"):
+            if piece == "topic":
+                _note_router(transform, name)
             _add_metadata(transform.shape, {name: inserted(piece, transform.draft, name)})
     if name := transform.take("static.field").rstrip("!?"):
-        transform.step("add_fields", {name: transform.take("static.value")})
+        _add_constant(transform, name, transform.take("static.value"))
+
+
+def _add_constant(transform: Transform, name: str, value: str) -> None:
+    """Adds a column with a text, in a query where `add_fields` would take it for the name of metadata."""
+    if value in COLUMNS.values() or value in OF_CHANGES or value.startswith(("source.", "transaction.")):
+        head = [] if transform.shape.selected else ["*"]
+        _select(transform, [*head, f"{quoted(value)} as {name_of(name)}"], {name})
+    else:
+        transform.step("add_fields", {name: value})
 
 
 def _add_metadata(shape: Shape, columns: Mapping[str, MetadataColumn]) -> None:
@@ -250,7 +311,8 @@ def _add_metadata(shape: Shape, columns: Mapping[str, MetadataColumn]) -> None:
 def _mask_field(transform: Transform) -> None:
     value = transform.take("replacement")
     rule: object = {"action": "constant", "value": value} if value else "null"
-    transform.shape.add("protect", dict.fromkeys(transform.take_list("fields"), rule))
+    fields = transform.of_records(transform.take_list("fields"))
+    transform.shape.add("protect", dict.fromkeys(map(path, fields), rule))
     transform.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
     transform.draft.lose(
         f"transforms.{transform.alias}",
@@ -272,7 +334,10 @@ def _flatten(transform: Transform) -> None:
 
 def _convert_timestamp(transform: Transform) -> None:
     name, kind, metadata = transform.take("field"), transform.take("target.type"), transform.shape.metadata
-    unit = _UNITS.get(transform.take("unix.precision", "milliseconds"), "ms")
+    precision = transform.take("unix.precision") or "milliseconds"
+    if precision not in _UNITS:
+        transform.lose(f"`{precision}` is not a unit", f"write one of {', '.join(_UNITS)}", "unix.precision")
+    unit = _UNITS.get(precision, "ms")
     schemas = has_schemas(transform.draft)
     column = (
         converted(metadata[name], kind, transform.options.get("format", ""), unit, schemas)
@@ -283,7 +348,7 @@ def _convert_timestamp(transform: Transform) -> None:
         transform.take("format")
         metadata[name] = column
     elif kind == "Timestamp" and name and name not in metadata:
-        transform.shape.add("columns", {name: f"timestamptz({unit})"})
+        transform.shape.add("columns", dict.fromkeys(transform.of_records([name]), f"timestamptz({unit})"))
     else:
         transform.lose(
             f"a time does not become `{kind}` by a setting",
@@ -323,6 +388,11 @@ def _select(transform: Transform, columns: list[str], fields: set[str]) -> None:
     transform.shape.selected += columns
 
 
+def _route(transform: Transform) -> None:
+    """Remembers that topics have other names from here on."""
+    transform.shape.router = transform.alias
+
+
 def _ignored(_transform: Transform) -> None:
     """Has no effect on the rows; its settings are reported by their answers."""
 
@@ -340,8 +410,9 @@ def _kafka_metadata(transform: Transform) -> None:
     name, _, value = (text.strip() for text in transform.take("external_field").partition(","))
     is_nested = transform.take("nested").lower() == "true"
     _add_metadata(transform.shape, kafka_metadata(prefix, is_nested, (name, value), transform.draft))
+    _note_router(transform, prefix)
     if name and not is_nested:
-        transform.step("add_fields", {f"{prefix}_{name}": value})
+        _add_constant(transform, f"{prefix}_{name}", value)
 
 
 def _json_to_map(transform: Transform) -> None:
@@ -412,7 +483,8 @@ _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
     "ExtractNewRecordState": _unwrap,
     "ExtractNewDocumentState": _unwrap,
     "EventRouter": _outbox,
-    **dict.fromkeys(("RegexRouter", "TimestampRouter", "SetSchemaMetadata", "DropHeaders", "InsertHeader"), _ignored),
+    **dict.fromkeys(("RegexRouter", "TimestampRouter"), _route),
+    **dict.fromkeys(("SetSchemaMetadata", "DropHeaders", "InsertHeader"), _ignored),
 }
 
 

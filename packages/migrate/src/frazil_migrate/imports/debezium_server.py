@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
+from frazil.secrets import secrets_of
 from frazil.spec.partitioning import split_terms
-from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
-from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_registry
-from frazil_migrate.imports.sources import parse_properties, variables
+from frazil_migrate.imports.draft import Answer, Draft, Imported, Tool, carried, number, unneeded, unsupported
+from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_kafka, put_registry
+from frazil_migrate.imports.sources import flat, parse, variables
 
 _SINK = "debezium.sink.iceberg."
+_PRODUCER = "debezium.sink.kafka.producer."
 _STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
 _LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
 _DEFAULTS = {"debezium.source.decimal.handling.mode": "double", "debezium.source.time.precision.mode": "isostring"}
 """What the Iceberg sink's distribution sets for Debezium, and Debezium alone does not."""
 _TIMES = {"__source_ts_ms": "source_ts", "__ts_ms": "connector_ts"}
 """The fields of metadata that the sink makes timestamps with a zone, each with its field of `metadata`."""
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][\w.-]*):([^}]*)\}")
+_ROUTES = re.compile(r"\.(ByLogicalTableRouter|RegexRouter|TimestampRouter|EventRouter)$")
+_PROFILE = "%prod."
+"""The profile that Quarkus runs unless another one is named."""
 _UNWRAPS = re.compile(r"\.ExtractNew\w+State$")
 _OF_TABLES = ("write.", "read.", "commit.", "history.")
 _OF_HADOOP = ("fs.", "hadoop.")
+_FLAGS = dict.fromkeys(("true", "yes", "y", "on", "1"), True) | dict.fromkeys(("false", "no", "n", "off", "0"), False)
+"""What Quarkus reads as true or false."""
 _OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
 
 DEBEZIUM_SERVER = Tool(
@@ -51,7 +60,10 @@ DEBEZIUM_SERVER = Tool(
         *unneeded(NAMELESS, _SINK + "catalog-name"),
         *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
         *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
-        *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
+        *carried(
+            "`kafka`",
+            *(f"{_PRODUCER}{name}" for name in ("bootstrap.servers", "security.protocol", "sasl.*", "ssl.*")),
+        ),
         *carried("`commit.interval`", "debezium.sink.batch.batch-size-wait.max-wait-ms"),
         *unneeded("`commit` decides when files are written", "debezium.sink.batch.*"),
         *carried("the topics", "debezium.source.topic.prefix", "debezium.source.database.server.name"),
@@ -59,6 +71,12 @@ DEBEZIUM_SERVER = Tool(
         *carried("the topics, of SQL Server", "debezium.source.database.names"),
         *carried("`value.format` and `key.format`", "debezium.format.value", "debezium.format.key"),
         *carried("`registry.url`", "debezium.format.*schema.registry.url", "debezium.format.*apicurio.registry.url"),
+        *carried("`registry.auth`", "debezium.format.*basic.auth.*"),
+        *unsupported(
+            "topics have names of another form", "write the names of the topics under `tables`",
+            "debezium.source.topic.delimiter", "debezium.source.topic.naming.strategy",
+            harmless=(".", "io.debezium.schema.defaulttopicnamingstrategy", "io.debezium.schema.schematopicnamingstrategy"),
+        ),
         *unneeded(_STAYS, "debezium.source.*", "debezium.transforms*", "debezium.predicates*", "debezium.format.*"),
         *unneeded(_STAYS, "debezium.sink.type", "debezium.sink.kafka.*"),
         *unneeded("it configures Debezium's own process", "quarkus.*", "%*", "debezium.sink.icebergevents.*"),
@@ -68,17 +86,29 @@ DEBEZIUM_SERVER = Tool(
 
 def import_server(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for an application.properties."""
-    settings = {name: variables(value) for name, value in parse_properties(text).items()}
+    given = flat(parse(text))
+    of_profile = {key.removeprefix(_PROFILE): value for key, value in given.items() if key.startswith(_PROFILE)}
+    given = {key: value for key, value in given.items() if not key.startswith(_PROFILE)} | of_profile
+    settings = {key: variables(_with_defaults(key, value)) for key, value in given.items()}
     draft = Draft(DEBEZIUM_SERVER, settings)
+    for key in of_profile:
+        draft.notes.append(f"{key} has the value of the profile `prod`")
+    for key, value in given.items():
+        _note_defaults(draft, key, value)
+    _note_routers(draft)
     draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
     left_out = [f"{key}={value}" for key, value in _DEFAULTS.items() if draft.peek(key) is None]
     if left_out:
         draft.notes.append(f"to keep the types of the sink's tables, write its defaults there: {', '.join(left_out)}")
-    draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
-    if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
-        draft.put(duration(wait), "commit", "interval")
+    put_kafka(draft, _PRODUCER)
+    draft.put(draft.take_duration("debezium.sink.batch.batch-size-wait.max-wait-ms"), "commit", "interval")
     for key in [name for name in draft.names("debezium.format.") if name.endswith("registry.url")]:
-        put_registry(draft, draft.take(key))
+        side = ".".join(key.split(".")[:3])
+        logins = [f"{side}.{place}basic.auth.user.info" for place in ("", "schema.registry.")]
+        login = next((name for name in logins if draft.peek(name)), logins[0])
+        put_registry(draft, draft.take(key), draft.take(login), login=login)
+        for place in ("", "schema.registry."):
+            draft.take(f"{side}.{place}basic.auth.credentials.source")
     table = _settings(draft)
     prefix = draft.take("debezium.source.topic.prefix") or draft.take("debezium.source.database.server.name") or ""
     draft.name_pipeline(prefix or "debezium-server")
@@ -87,9 +117,36 @@ def import_server(text: str, brokers: str | None) -> Imported:
     return draft.finish(brokers)
 
 
+def _with_defaults(key: str, value: str) -> str:
+    """Returns the value with the defaults of variables that are not secrets: a variable has none in the pipeline file."""
+    return _VARIABLE.sub(lambda match: match[0] if secrets_of(key, match[2]) else match[2], value)
+
+
+def _note_defaults(draft: Draft, key: str, value: str) -> None:
+    """Reports variables with a default where the setting is carried over."""
+    setting = DEBEZIUM_SERVER.find(key)
+    if setting is None or setting.answer is not Answer.CARRIED:
+        return
+    for name, default in _VARIABLE.findall(value):
+        if secrets_of(key, default):
+            draft.lose(
+                key, "a variable has no default here", f"set the environment variable {name} before starting Frazil"
+            )
+        else:
+            reason = f"a variable has no default here: `{default}` is taken"
+            draft.lose(key, reason, f"where {name} is set, write its value there, and import again")
+
+
+def _note_routers(draft: Draft) -> None:
+    """Reports transforms that rename topics."""
+    for alias in (name.strip() for name in (draft.peek("debezium.transforms") or "").split(",")):
+        key = f"debezium.transforms.{alias}"
+        if match := _ROUTES.search(draft.peek(f"{key}.type") or ""):
+            draft.lose(key, f"{match[1]} renames topics", "write the names of the topics under `tables`")
+
+
 def _is_on(draft: Draft, name: str) -> bool | None:
-    value = draft.take(_SINK + name)
-    return value.lower() == "true" if value is not None else None
+    return draft.take_flag(_SINK + name, _FLAGS)
 
 
 def _settings(draft: Draft) -> dict[str, Any]:
@@ -155,12 +212,12 @@ def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
     namespace = draft.take(_SINK + "table-namespace") or "default"
     included = [draft.take(f"debezium.source.{kind}.include.list") for kind in ("table", "collection")]
     names = [name.strip() for name in (included[0] or included[1] or "").split(",") if name.strip()]
-    database = draft.take("debezium.source.database.names")
+    databases = [name.strip() for name in (draft.take("debezium.source.database.names") or "").split(",")]
     shared = draft.take(_SINK + "partition-by")
     name_of = _Names(draft)
     if names and prefix and all(map(_LITERAL.fullmatch, names)):
         tables: dict[str, list[str]] = {}  # Several topics may have one table.
-        for name in names:
+        for database, name in product(databases, names):
             topic = ".".join(filter(None, (prefix, database, name.replace("\\", ""))))
             tables.setdefault(f"{namespace}.{name_of(topic)}", []).append(topic)
         for name, topics in tables.items():
@@ -216,6 +273,8 @@ def _put_rest(draft: Draft) -> None:
     for key in draft.names(_SINK):
         name, setting = key.removeprefix(_SINK), DEBEZIUM_SERVER.find(key)
         if setting is None or setting.name not in (_SINK + "warehouse", _SINK + "io-impl", _SINK + "*"):
+            continue
+        if DEBEZIUM_SERVER.meant(key):
             continue
         value = draft.take(key) or ""
         if name.startswith(_OF_HADOOP):

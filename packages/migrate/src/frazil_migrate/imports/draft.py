@@ -31,6 +31,8 @@ _SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "def
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
 _SET = "set the environment variable {} before starting Frazil"
 _NOTHING: tuple[object, ...] = (None, "", {}, [])
+FLAGS: Mapping[str, bool] = {"true": True, "false": False}
+"""What Java reads as true or false."""
 _NOT_PRINTED = "the value is a secret, and is not printed"
 
 
@@ -71,6 +73,21 @@ class Tool:
     def find(self, key: str) -> PeerKey | None:
         """Returns the answer for a setting; None for an unknown one."""
         return next((setting for setting in self.keys if fnmatchcase(key, setting.name)), None)
+
+    def meant(self, key: str) -> str | None:
+        """Returns the setting whose name is almost that of another one, which the tool would not read; None without one."""
+        names = [setting.name for setting in self.keys if "*" not in setting.name]
+        return None if key in names else next((name for name in names if _is_almost(key.lower(), name.lower())), None)
+
+
+def _is_almost(name: str, other: str) -> bool:
+    """Whether names differ in one character, or in two that have changed places."""
+    start = 0
+    while name[start : start + 1] == other[start : start + 1] != "":
+        start += 1
+    left, right = name[start:], other[start:]
+    is_longer, is_shorter = left[1:] == right, left == right[1:]
+    return is_longer or is_shorter or left[1:] == right[1:] or left[:2][::-1] + left[2:] == right
 
 
 def carried(to: str, *names: str) -> Iterable[PeerKey]:
@@ -117,6 +134,10 @@ class Draft:
     """The pipeline file so far, and the settings that have not been looked at."""
 
     def __init__(self, tool: Tool, settings: Mapping[str, str]) -> None:
+        """Raises: SpecError where no setting is one of the tool's."""
+        if settings and not any(tool.find(key.rpartition("/")[2]) for key in settings):
+            remedy = f"give a configuration of it, in a form that `frazil import {tool.name} --help` names"
+            raise SpecError(f"the configuration has no setting of {tool.title}", remedy=remedy)
         self.document: dict[str, Any] = {"pipeline": tool.name, "kafka": {}}
         self.notes: list[str] = []
         #: Columns whose values are not those of the other tool, as their conversion is not carried over.
@@ -135,6 +156,24 @@ class Draft:
     def take(self, key: str) -> str | None:
         """Returns the value of a setting, and counts it as carried over."""
         return self._left.pop(key, None)
+
+    def take_flag(self, key: str, flags: Mapping[str, bool] = FLAGS) -> bool | None:
+        """Takes a setting that is true or false; reports one that is neither, and returns None for it and without one.
+        flags: the values that the tool reads, in lower case.
+        """
+        value = (self.take(key) or "").strip()
+        if value and value.lower() not in flags:
+            reason = f"`{value}` is neither true nor false"
+            self.lose(key, f"{reason}, and its default is taken", "write true or false there, and import again")
+        return flags.get(value.lower())
+
+    def take_duration(self, key: str) -> str | None:
+        """Takes a setting in milliseconds, and returns it in the pipeline file's words; reports one that is not a number."""
+        value = (self.take(key) or "").strip()
+        if not value or (value.isdecimal() and int(value)):
+            return duration(value) if value else None
+        self.lose(key, f"`{value}` is not a number of milliseconds", "write one there, such as 60000, and import again")
+        return None
 
     def take_all(self, prefix: str) -> dict[str, str]:
         """Takes the settings with a prefix, and returns them without it."""
@@ -169,6 +208,8 @@ class Draft:
         given, what is behind a `topic/`.
         """
         setting = self._tool.find(name_in_table or key.rpartition("/")[2])
+        if self._is_misspelt(key):
+            return
         if setting is None:
             self.lose(
                 key, "the setting is unknown", "see what it does, and remove it or set the pipeline file accordingly"
@@ -182,6 +223,13 @@ class Draft:
         elif value.lower() not in setting.harmless:
             self.lose(key, setting.note, setting.instead)
 
+    def _is_misspelt(self, key: str) -> bool:
+        """Whether a setting is almost one of the tool's, which is reported."""
+        meant = self._tool.meant(key.rpartition("/")[2])
+        if meant is not None:
+            self.lose(key, f"it is not a setting of {self._tool.title}", f"did you mean `{meant}`?")
+        return meant is not None
+
     def name_pipeline(self, name: str | None) -> None:
         """Names the pipeline, with the characters that its name may have."""
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:100]
@@ -189,8 +237,11 @@ class Draft:
 
     def finish(self, brokers: str | None) -> Imported:
         """Returns the pipeline file, checked as `frazil check` reads it. brokers: those that the caller names."""
-        for key, value in list(self._left.items()):
-            self.settle(key, value)
+        for key, value in self._given.items():
+            if key in self._left:
+                self.settle(key, value)
+            else:
+                self._is_misspelt(key)
         kafka = self.document["kafka"]
         if brokers or "bootstrap.servers" not in kafka:
             named = {"bootstrap.servers": brokers or _LOCAL_BROKER}
@@ -204,7 +255,11 @@ class Draft:
         if "registry" not in self.document and _REGISTRY_FORMATS & set(_formats(self.document)):
             self.put(_LOCAL_REGISTRY, "registry", "url")
             self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
+        if "catalog" not in self.document and not any("`catalog`" in note for note in self.notes):
+            self.notes.append("the catalog is not known: write `catalog`, unless the local one is meant")
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
+        for name in [name for name in self.document.get("tables", {}) if "${" in name]:
+            self.lose(name, "the name of a table does not come from a variable", "write the name under `tables`")
         for table in _tables(self.document):
             _take_version(table)
         terms = [term for table in _tables(self.document) for term in table.get("partition_by", ()) if "(" not in term]

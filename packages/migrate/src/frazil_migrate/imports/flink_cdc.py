@@ -5,10 +5,11 @@ Projections and filters become Spark's SQL: metadata by Frazil's names, and comp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frazil.errors import SpecError
 from frazil.spec.partitioning import split_terms
 from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, unneeded, unsupported
 from frazil_migrate.imports.kafka_connect import put_catalog
@@ -48,6 +49,10 @@ FLINK_CDC = Tool(
         *carried("`properties`, and `format_version`", "sink.table.properties.*"),
         *carried("`partition_by`", "sink.partition.key"),
         *unneeded("table maintenance compacts", "sink.*compaction.*"),
+        *unsupported(
+            "a table follows changes of the schema by one setting", "write `schema_evolution`",
+            "sink.include.schema.changes", "sink.exclude.schema.changes",
+        ),
         *unsupported(
             "the sink is none of Iceberg's", "write the `catalog` of your Iceberg tables", "sink.type", harmless=("iceberg",)
         ),
@@ -150,9 +155,7 @@ def _replaced(word: str, by: Mapping[str, str]) -> str:
 def import_pipeline(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for a Flink CDC pipeline's YAML."""
     pipeline = parse_yaml(text)
-    rules = {
-        kind: [flat(mapping(entry)) for entry in items(pipeline.pop(kind, None))] for kind in ("route", "transform")
-    }
+    rules = {kind: list(_rules(kind, pipeline.pop(kind, None))) for kind in ("route", "transform")}
     of_rules = {
         f"{number}/{kind}.{key}": value
         for kind, entries in rules.items()
@@ -178,13 +181,33 @@ def import_pipeline(text: str, brokers: str | None) -> Imported:
     tables.transforms = [_Transform(draft, number, entry, tables) for number, entry in enumerate(rules["transform"], 1)]
     tables.partitions = dict(_partitions(draft.take("sink.partition.key")))
     tables.shared = shared
+    if "sink" not in pipeline:
+        draft.lose("sink", "the pipeline has no sink", "write the `catalog` of your Iceberg tables")
     for number, route in enumerate(rules["route"], 1):
+        if lacking := [key for key in ("source-table", "sink-table") if not route.get(key)]:
+            draft.lose(f"{number}/route", f"it has no {lacking[0]}", "name it there, and import again")
+            continue
         for key in ("source-table", "sink-table", "replace-symbol"):
             draft.take(f"{number}/route.{key}")
-        tables.put(route.get("source-table", ""), route.get("sink-table", ""), route.get("replace-symbol"))
-    tables.put_sources(draft.take("source.tables") or "")
+        tables.put(route["source-table"], route["sink-table"], route.get("replace-symbol"))
+    captured = draft.take("source.tables") or ""
+    if not captured and not rules["route"]:
+        draft.lose("source.tables", "the pipeline names no table", "write Debezium's topics under `tables`")
+    tables.put_sources(captured)
     tables.settle()
     return draft.finish(brokers)
+
+
+def _rules(kind: str, entries: object) -> Iterator[dict[str, str]]:
+    """Yields the routes, or the transforms, with their settings.
+
+    Raises: SpecError for an entry without settings.
+    """
+    for number, entry in enumerate(items(entries), 1):
+        if not isinstance(entry, dict) or not entry:
+            message = f"entry {number} of `{kind}` has no settings"
+            raise SpecError(message, remedy="write it as a mapping, such as `{source-table: db.orders}`")
+        yield flat(mapping(entry))
 
 
 class _Tables:
@@ -366,7 +389,7 @@ class _Transform:
     """One rule of `transform`: settings of the tables that it is for."""
 
     def __init__(self, draft: Draft, number: int, entry: Mapping[str, str], tables: _Tables) -> None:
-        self._draft, self._number, self._entry, self._metadata = draft, number, entry, tables.metadata
+        self._draft, self._number, self._entry, self._tables = draft, number, entry, tables
         self._is_used = False
         self.source = next(iter(tables.in_topics(entry.get("source-table", ""))), "")
 
@@ -383,7 +406,10 @@ class _Transform:
         """Returns the settings."""
         self._is_used = True
         entry, settings = self._entry, dict[str, Any]()
-        query = project(entry.get("projection", ""), entry.get("filter", ""), self._metadata)
+        for key in ("projection", "filter"):
+            if {"'", '"', "`"} & set(words_of(entry.get(key, ""))):
+                self._draft.lose(self._name(key), "a quotation mark is not closed", "close it there, and import again")
+        query = project(entry.get("projection", ""), entry.get("filter", ""), self._tables.metadata)
         settings["select"], settings["where"] = query.select, query.where
         if query.select or query.where:
             self._draft.notes.append(
@@ -410,7 +436,11 @@ class _Transform:
 
     def settle(self) -> None:
         """Counts the rule as carried over, or reports one that is for no table."""
-        if not self._is_used:
+        earlier = self._tables.transforms[: self._number - 1]
+        if not self._is_used and any(other.takes([self.source]) for other in earlier):
+            reason = "a rule before it is for the table too: here a table has one `select` and one `where`"
+            self._draft.lose(self._name("source-table"), reason, "write both as one `select`, with `case when … end`")
+        elif not self._is_used:
             table = self._entry.get("source-table", "")
             self._draft.lose(
                 self._name("source-table"),

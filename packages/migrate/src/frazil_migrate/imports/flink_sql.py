@@ -26,6 +26,7 @@ _DURATIONS_MS = {
     1: ("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1000: ("s", "sec", "secs", "second", "seconds"),
     60_000: ("m", "min", "minute", "minutes"), 3_600_000: ("h", "hour", "hours"),
 }  # fmt: skip
+_OFFSETS = re.compile(r"\s*(?:partition:\d+,offset:\d+\s*(?:;\s*|$))+")
 _MODES = {"earliest-offset": "earliest", "latest-offset": "latest"}
 _PIECES = {
     **{name: name for name in ("topic", "partition", "offset", "timestamp", "headers")},
@@ -118,6 +119,8 @@ def import_script(text: str, brokers: str | None) -> Imported:
     """
     script = Script()
     for statement in statements(text):
+        if {"'", '"', "`"} & set(statement):
+            raise SpecError("a quotation mark is not closed in the script", remedy="correct the SQL")
         script.read(statement)
     if not script.inserts:
         message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka, without joins and aggregates"
@@ -269,7 +272,7 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         settings["value"] |= {"schema": "latest", **({} if settings["topic"] else {"subject": f"{table.name}-value"})}
     for key, value in options.items():  # A table may feed several others.
         if key.endswith(".ignore-parse-errors") and not key.startswith("key."):
-            settings["on_bad_record"] = "skip" if value == "true" else "stop"
+            settings["on_bad_record"] = "skip" if value.lower() == "true" else "stop"
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
             token = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.bearer-auth.token"
@@ -318,13 +321,17 @@ def _key(draft: Draft, table: Table) -> dict[str, str] | None:
 
 
 def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
-    mode, offsets = options.get("scan.startup.mode", ""), options.get("scan.startup.specific-offsets", "")
+    mode = options.get("scan.startup.mode", "").lower().replace("_", "-")  # As Flink reads it.
+    offsets = options.get("scan.startup.specific-offsets", "")
     if mode == "timestamp":
         return number(options.get("scan.startup.timestamp-millis", "0"))
-    if mode == "specific-offsets":
+    if mode == "specific-offsets" and not _OFFSETS.fullmatch(offsets):
+        place = f"{prefix}scan.startup.specific-offsets"
+        draft.lose(place, f"`{offsets}` is not a list of offsets", "write `start: {partition: offset}`")
+    elif mode == "specific-offsets":
         pairs = re.findall(r"partition:(\d+),offset:(\d+)", offsets)
         return {int(partition): int(offset) for partition, offset in pairs}
-    if mode not in ("", *_MODES):
+    elif mode not in ("", *_MODES):
         draft.lose(prefix + "scan.startup.mode", f"`{mode}` is not a place in a topic", "write the offsets as `start`")
     draft.take(f"{prefix}properties.auto.offset.reset")
     reset = options.get("properties.auto.offset.reset")
@@ -334,10 +341,10 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
 def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]:
     """Returns how rows change the table, with its properties."""
     settings: dict[str, Any] = {}
-    upserts = [False]
+    upserts: list[bool | None] = [False]
     if target is not None:
         prefix = f"{target.name}/"
-        upserts = [draft.take(prefix + key) == "true" for key in ("write.upsert.enabled", "upsert-enabled")]
+        upserts = [draft.take_flag(prefix + key) for key in ("write.upsert.enabled", "upsert-enabled")]
         if version := draft.take(prefix + "format-version"):
             settings["format_version"] = number(version)
         draft.take(prefix + "catalog-database"), draft.take(prefix + "catalog-table")

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from frazil.errors import SpecError
 from frazil.kafka.properties import one_sided_remedy
 from frazil.spec.partitioning import split_terms
 from frazil_migrate.imports.connect_transforms import Shape, matches, read_chain
-from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
-from frazil_migrate.imports.sources import flat, parse
+from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, number, unneeded, unsupported
+from frazil_migrate.imports.sources import flat, mapping, parse
 
 NAMELESS = "of a JDBC catalog it is `catalog.name`; others do not keep their tables under a name"
 _CONTROL = "progress is in the tables, without a control topic, a group or transactions"
@@ -172,6 +173,10 @@ _FORMATS = {
     "AvroConverter": "avro", "ProtobufConverter": "protobuf", "JsonSchemaConverter": "json_schema", "JsonConverter": "json",
     "StringConverter": "text", "ByteArrayConverter": "raw",
 }  # fmt: skip
+_OWNERS = re.compile(r"(org\.apache\.kafka|io\.confluent)\.connect\.|[^.]+$")
+"""What the classes of these converters begin with."""
+_RESOURCES = ("KafkaConnector", "Connector")
+"""What Kubernetes calls a connector of Strimzi, and one of Confluent."""
 _FROM_REGISTRY = ("avro", "protobuf", "json_schema")
 _SECURITY = ("bootstrap.servers", "security.protocol", "isolation.level", "client.rack")
 _CATALOGS = {
@@ -188,14 +193,15 @@ _ONE_ROW = "(_image = 'after' or _op <> 'u')"
 
 
 def import_connector(text: str, brokers: str | None) -> Imported:
-    """Returns the pipeline file for a connector's settings: JSON, `{name, config}` of Connect's REST API, or properties."""
-    configuration = parse(text)
-    config = configuration.get("config")
-    settings = (
-        {**flat(config), "name": str(configuration.get("name", ""))}
-        if isinstance(config, dict)
-        else flat(configuration)
-    )
+    """Returns the pipeline file for a connector's settings: JSON, `{name, config}` of Connect's REST API, properties, or the
+    YAML of a connector in Kubernetes.
+
+    Raises: SpecError for the settings of several connectors, or of another one.
+    """
+    settings = _of_connector(parse(text))
+    kind = settings.get("connector.class", "")
+    if kind and "iceberg" not in kind.lower():
+        raise SpecError(f"the connector is not an Iceberg sink: {kind}", remedy="give the configuration of the sink")
     draft = Draft(KAFKA_CONNECT, settings)
     draft.name_pipeline(draft.take("name"))
     is_apache = settings.get("connector.class", "").startswith("org.apache.")
@@ -205,8 +211,7 @@ def import_connector(text: str, brokers: str | None) -> Imported:
     draft.put(
         {f"spark.hadoop.{name}": value for name, value in draft.take_all("iceberg.hadoop.").items()}, "spark", "conf"
     )
-    if interval := draft.take("iceberg.control.commit.interval-ms"):
-        draft.put(duration(interval), "commit", "interval")
+    draft.put(draft.take_duration("iceberg.control.commit.interval-ms"), "commit", "interval")
     shape = read_chain(draft)
     changes = _changes(draft, shape, is_apache)
     defaults = {
@@ -219,6 +224,32 @@ def import_connector(text: str, brokers: str | None) -> Imported:
     }
     _put_tables(draft, shape, defaults)
     return draft.finish(brokers)
+
+
+def _of_connector(configuration: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the settings of a connector, whatever is around them. Strimzi's resource and Confluent's have the class and
+    the number of tasks beside them.
+
+    Raises: SpecError where the configuration has none, or those of several connectors.
+    """
+    connectors = [entry.get("info", entry) for entry in configuration.values() if isinstance(entry, dict)]
+    connectors = [entry for entry in connectors if isinstance(entry, dict) and isinstance(entry.get("config"), dict)]
+    if "kind" in configuration and isinstance(configuration.get("spec"), dict):
+        metadata, spec = configuration.get("metadata"), configuration["spec"]
+        if configuration["kind"] not in _RESOURCES:
+            message = f"the configuration is a `{configuration['kind']}` of Kubernetes, which is not a connector"
+            raise SpecError(message, remedy=f"give one of {', '.join(_RESOURCES)}, or the settings alone")
+        named = {"name": metadata.get("name")} if isinstance(metadata, dict) else {}
+        outer = {"connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax") or spec.get("taskMax")}
+        return flat({**named, **outer, **mapping(spec.get("config") or spec.get("configs"))})
+    if len(connectors) > 1:
+        message = f"the configuration has {len(connectors)} connectors"
+        raise SpecError(message, remedy="give one of them: a pipeline file is made of one connector")
+    if connectors and "config" not in configuration:
+        configuration = connectors[0]
+    if "config" not in configuration:
+        return flat(configuration)
+    return {**flat(mapping(configuration["config"])), "name": str(configuration.get("name") or "")}
 
 
 def put_kafka(draft: Draft, *prefixes: str) -> None:
@@ -241,11 +272,13 @@ def put_catalog(draft: Draft, properties: Mapping[str, str], named: str | None) 
     named: its name in the other tool; None where it is not known.
     """
     left = dict(properties)
+    if "type" in left:
+        left["type"] = left["type"].lower()  # As Iceberg reads it.
     kind, impl = left.get("type"), left.get("catalog-impl")
-    keeps_name = (kind or "").lower() == "jdbc" or (impl is not None and not _is_nameless(impl))
+    keeps_name = kind == "jdbc" or (impl is not None and not _is_nameless(impl))
     if keeps_name and named is None:
         draft.notes.append("a JDBC catalog keeps its tables under its name: write it as `catalog.name`")
-    if kind and impl and impl == _CATALOGS.get(kind.lower()):
+    if kind and impl and impl == _CATALOGS.get(kind):
         del left["catalog-impl"]
     elif kind and impl:
         draft.lose("catalog", f"it has the type `{kind}` and a class: the class is taken", "remove one of them there")
@@ -282,10 +315,6 @@ def put_registry(
     draft.put({"token": token} if token else None, "registry", "auth")
 
 
-def _is_on(draft: Draft, key: str) -> bool:
-    return (draft.take(key) or "").lower() == "true"
-
-
 def _values(draft: Draft) -> dict[str, Any]:
     """Returns the formats of values and keys, and writes the registry that they need."""
     formats: dict[str, Any] = {}
@@ -293,7 +322,7 @@ def _values(draft: Draft) -> dict[str, Any]:
         name = draft.take(f"{side}.converter")
         if name is None:
             continue
-        kind = _FORMATS.get(name.rpartition(".")[2])
+        kind = _FORMATS.get(name.rpartition(".")[2]) if _OWNERS.match(name) else None
         if kind is None:
             draft.lose(f"{side}.converter", f"the converter {name} is unknown", f"write the format under `{side}`")
             continue
@@ -307,7 +336,7 @@ def _values(draft: Draft) -> dict[str, Any]:
                 draft.take(f"{options}{prefix}basic.auth.credentials.source")
             token = draft.take(f"{options}bearer.auth.token")
             put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
-    if not formats.get("value"):
+    if draft.peek("value.converter") is None:
         draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
     return formats
 
@@ -315,8 +344,10 @@ def _values(draft: Draft) -> dict[str, Any]:
 def _bad_records(draft: Draft) -> dict[str, Any]:
     tolerance, topic = draft.take("errors.tolerance"), draft.take("errors.deadletterqueue.topic.name")
     settings: dict[str, Any] = {"dead_letters": {"topic": topic}} if topic else {}
-    if tolerance:
-        settings["on_bad_record"] = "dead_letter" if tolerance == "all" else "stop"
+    if tolerance and tolerance.lower() not in ("all", "none"):
+        draft.lose("errors.tolerance", f"`{tolerance}` is unknown", "write `on_bad_record`")
+    elif tolerance:
+        settings["on_bad_record"] = "dead_letter" if tolerance.lower() == "all" else "stop"
     if settings.get("on_bad_record") == "stop":
         settings.pop("dead_letters", None)
     return settings
@@ -342,13 +373,13 @@ def _columns(draft: Draft) -> dict[str, Any]:
         settings["start"] = start
     elif start:
         draft.lose("consumer.override.auto.offset.reset", f"`{start}` is not a place in a topic", "write `start`")
-    evolves = draft.take("iceberg.tables.evolve-schema-enabled")
-    creates = _is_on(draft, "iceberg.tables.auto-create-enabled")
-    if evolves == "true":
+    evolves = draft.take_flag("iceberg.tables.evolve-schema-enabled")
+    creates = draft.take_flag("iceberg.tables.auto-create-enabled")
+    if evolves:
         settings["schema_evolution"] = "evolve"
-    elif evolves == "false" and not creates:
+    elif evolves is False and not creates:
         settings["schema_evolution"] = "freeze"
-    elif evolves == "false":
+    elif evolves is False:
         instead = "write `schema_evolution: freeze` once the tables exist"
         draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", instead)
     else:
@@ -362,7 +393,10 @@ def _columns(draft: Draft) -> dict[str, Any]:
 def _changes(draft: Draft, shape: Shape, is_apache: bool) -> dict[str, Any]:
     """Returns how records change rows, and takes the rows that the sink writes of changes into account in `shape`."""
     settings: dict[str, Any] = {}
-    upserts, operation = _is_on(draft, "iceberg.tables.upsert-mode-enabled"), draft.take("iceberg.tables.cdc-field")
+    upserts, operation = (
+        draft.take_flag("iceberg.tables.upsert-mode-enabled"),
+        draft.take("iceberg.tables.cdc-field"),
+    )
     if (upserts or operation) and is_apache:
         key = "iceberg.tables.cdc-field" if operation else "iceberg.tables.upsert-mode-enabled"
         draft.lose(key, "Apache's sink ignores it, and appends", "write `mode: upsert` for a table of current rows")
@@ -380,6 +414,10 @@ def _changes(draft: Draft, shape: Shape, is_apache: bool) -> dict[str, Any]:
 def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
     """Writes the tables, or the route that makes them."""
     topics, pattern = draft.take("topics"), draft.take("topics.regex")
+    if topics and pattern:
+        draft.lose(
+            "topics", "Kafka Connect takes `topics` or `topics.regex`: the expression is taken", "remove one there"
+        )
     sources: dict[str, Any] = {"topics": f"/^(?:{pattern})$/"} if pattern else {"topics": _split(topics)}
     if topics and len(sources["topics"]) == 1:
         sources = {"topic": sources["topics"][0]}
@@ -387,7 +425,14 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
     columns, terms = draft.take(_DEFAULT_KEYS), draft.take("iceberg.tables.default-partition-by")
     branch = _branch(draft.take("iceberg.tables.default-commit-branch"))
     defaults = {**defaults, "branch": branch}
-    if _is_on(draft, "iceberg.tables.dynamic-enabled"):
+    if draft.take_flag("iceberg.tables.dynamic-enabled"):
+        if not field:
+            draft.lose("iceberg.tables.route-field", "no field names the tables", "name it, or list the tables")
+            return
+        for key in [key for key in draft.names("iceberg.table.") if not key.startswith("iceberg.table.write-props.")]:
+            draft.take(key)
+            reason = "the tables of a route have the same settings"
+            draft.lose(key, reason, "write `tables` with a `where` each in place of the route")
         settings = {**sources, **_route(draft, shape, field or "", draft.document["pipeline"]), **defaults}
         _note_keys(draft, settings, {_DEFAULT_KEYS: columns})
         draft.put_route(_layout(settings, shape, columns, terms))
@@ -395,6 +440,9 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
     tables = _split(draft.take("iceberg.tables"))
     if not tables:
         draft.lose("iceberg.tables", "the sink names no table", "write the tables under `tables`")
+    for name in [name for name in tables if "." not in name]:
+        reason = f"a table is in a namespace here: it is `default.{name}`"
+        draft.lose(f"iceberg.tables {name}", reason, "write the namespace that the table has under `tables`")
     for name in tables:
         regex = draft.take(f"iceberg.table.{name}.route-regex")
         own_layout = [draft.take(f"iceberg.table.{name}.{key}") for key in ("id-columns", "partition-by")]
@@ -432,6 +480,7 @@ def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | 
             reason = "the route is by the source of a change"
             draft.lose(f"iceberg.table.{table}.route-regex", reason, "write `routes` with `by: source.table`")
             return {}
+        _note_router(draft, shape, f"iceberg.table.{table}.route-regex")
         return {"topics": f"/^(?:{regex})$/", "topic": None}
     path = ".".join(f"`{part}`" for part in field.split("."))
     ours = matches(path, regex)
@@ -447,8 +496,10 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
         draft.lose("iceberg.tables.route-field", "`{db}` is the schema where the database has schemas", remedy)
     elif field in shape.topic_fields:
         to, by, rest = "${topic}", "topic", {}
+        _note_router(draft, shape, "iceberg.tables.route-field")
     else:
         to, by = f"${{{field}}}", field
+    draft.notes.append("the sink writes the names of a route's tables in lower case, and Frazil as values have them")
     if "." not in to.partition("${")[0]:
         reason = f"tables of a route begin with a namespace: they are `{_NAMESPACE}.<value>` here"
         remedy = (
@@ -458,6 +509,15 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
         draft.lose("iceberg.tables.dynamic-enabled", reason, remedy)
         to = f"{_NAMESPACE}.{to}"
     return {"by": by, "to": to, **rest}
+
+
+def _note_router(draft: Draft, shape: Shape, key: str) -> None:
+    """Reports a route by the name of the topic as a transform has changed it."""
+    if shape.router:
+        reason = f"`transforms.{shape.router}` renames the topics before, and the route is by their own names here"
+        draft.lose(
+            key, reason, "write an expression for the topics' own names; `to` of a route may have its groups, `$1`"
+        )
 
 
 def _layout(settings: Mapping[str, Any], shape: Shape, columns: str | None, terms: str | None) -> dict[str, Any]:

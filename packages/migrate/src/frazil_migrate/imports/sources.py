@@ -7,7 +7,7 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from frazil.errors import SpecError
 _TIMEOUT_S = 10.0
 _BYTE_ORDER_MARK = "\ufeff"
 """What editors of Windows write at the beginning of a file in UTF-8."""
+_YAML = re.compile(r"^(?:---|(?:apiVersion|kind):)|^[\w.-]+:(?:[ \t]*$|[ \t]+[\"'\[{|>&])", re.MULTILINE)
+"""What YAML has and properties do not: documents, sections, and values in quotes or brackets."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*")
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\")
+"""The backslashes at the end of a line that the next one continues."""
 _PROPERTY = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", re.DOTALL)
 
 
@@ -54,18 +57,18 @@ def fetch(url: str) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Returns the mapping that a text spells as JSON or as Java properties.
+    """Returns the mapping that a text spells as JSON, as YAML or as Java properties; of a list of one mapping this one.
 
-    Raises: SpecError where it is neither.
+    Raises: SpecError where it is none of them.
     """
     if not text.lstrip().startswith(("{", "[")):
-        return dict(parse_properties(text))
+        return parse_yaml(text) if _YAML.search(text) else dict(parse_properties(text))
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=_once)
         json.dumps(parsed, ensure_ascii=False).encode()  # `"\ud800"` alone is not a character that a file can have.
     except (ValueError, RecursionError) as error:
         raise SpecError(f"the configuration is not JSON: {error}", remedy="correct the JSON") from None
-    return mapping(parsed)
+    return _only(parsed)
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
@@ -74,13 +77,47 @@ def parse_yaml(text: str) -> dict[str, Any]:
     Raises: SpecError where it spells none.
     """
     try:
-        parsed = yaml.safe_load(text)
+        parsed = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise SpecError(f"the configuration is not YAML, line {line}", remedy="correct the YAML") from None
     except (ValueError, RecursionError) as error:  # Such as a date that does not exist.
         raise SpecError(f"the configuration is not YAML: {error}", remedy="correct the YAML") from None
-    return mapping(parsed)
+    return _only(parsed)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML, and refuses a key that a mapping has twice, of which PyYAML takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for place, (key, _) in enumerate(node.value):
+            if isinstance(key, yaml.ScalarNode) and key.value in keys[:place] and key.value != "<<":
+                raise _twice(key.value, f", line {key.start_mark.line + 1}")
+        return node
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise _twice(key)
+    return dict(pairs)
+
+
+def _twice(key: str, place: str = "") -> SpecError:
+    return SpecError(f"the configuration has `{key}` twice{place}", remedy="keep one of them: tools take the last")
+
+
+def _only(parsed: object) -> dict[str, Any]:
+    """Returns the mapping, or the one that a list has.
+
+    Raises: SpecError for another value, and for a list of more than one.
+    """
+    if isinstance(parsed, list) and len(parsed) > 1:
+        raise SpecError(f"the configuration is a list of {len(parsed)} entries", remedy="give one of them alone")
+    return mapping(parsed[0] if isinstance(parsed, list) and parsed else parsed)
 
 
 def items(value: object) -> list[Any]:
@@ -101,17 +138,36 @@ def mapping(value: object) -> dict[str, Any]:
 def parse_properties(text: str) -> Mapping[str, str]:
     """Returns Java properties: comments, lines that are continued, escapes.
 
-    Raises: SpecError for a line without a value, or a text without any.
+    Raises: SpecError for a line without a value, a key that has two, or a text without any.
     """
-    properties = {}
-    for number, line in enumerate(_CONTINUED.sub(r"\1", text.replace("\r\n", "\n")).split("\n"), 1):
-        if line.strip() and line.strip()[0] not in "#!":
-            match = _PROPERTY.fullmatch(line.strip())
-            if match is None:
-                message = f"line {number} of the configuration sets nothing"
-                raise SpecError(message, remedy="write settings as `key=value`, or as JSON")
-            properties[_plain(match[1])] = _plain(match[2])
+    properties: dict[str, str] = {}
+    for number, line in _whole_lines(text):
+        match = _PROPERTY.fullmatch(line.strip())
+        if match is None:
+            message = f"line {number} of the configuration sets nothing"
+            raise SpecError(message, remedy="write settings as `key=value`, or as JSON")
+        key = _plain(match[1])
+        if key in properties:
+            raise _twice(key, f", line {number}")
+        properties[key] = _plain(match[2])
     return mapping(properties)
+
+
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields lines with those that continue them, and the number of the first, without comments, which none continues."""
+    held: list[str] = []
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        part = line.lstrip()
+        if not held and (not part or part[0] in "#!"):
+            continue
+        ending = _CONTINUED.search(part)
+        if ending is not None and ending.end() == len(part):
+            held.append(part[:-1])
+            continue
+        yield number - len(held), "".join([*held, part])
+        held = []
+    if held:
+        yield number - len(held) + 1, "".join(held)
 
 
 def _plain(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, duration, unneeded, unsupported
+from frazil_migrate.imports.draft import Draft, Imported, Tool, carried, unneeded, unsupported
 from frazil_migrate.imports.sources import flat, items, mapping, parse
 
 _RESOURCE = "confluent_tableflow_topic"
@@ -55,12 +55,18 @@ TABLEFLOW = Tool(
 
 
 def import_topics(text: str, brokers: str | None) -> Imported:
-    """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
+    """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them.
+
+    Raises: SpecError where no topic is named, or one twice.
+    """
     if _HCL.search(text):
         raise SpecError("the configuration is in Terraform's own language", remedy=_FORMS)
-    settings = parse(
-        f'{{"data": {text}}}' if text.lstrip().startswith("[") else text
-    )  # As `confluent … list` prints them.
+    start = text.lstrip()
+    if start.startswith("- "):
+        text = f"data:\n{text}"
+    elif start.startswith("["):
+        text = f'{{"data": {text}}}'
+    settings = parse(text)  # A list is what `confluent … list` prints.
     resources = list(_resources(settings))
     if not resources and settings.keys() & _OF_TERRAFORM:
         raise SpecError(f"the configuration has no resource `{_RESOURCE}`", remedy="give the state that has one")
@@ -68,6 +74,10 @@ def import_topics(text: str, brokers: str | None) -> Imported:
     names = [topic.get("display_name") or topic.get("topic_name") or topic.get("topic") or "" for topic in topics]
     if not all(names):
         raise SpecError("the configuration names no topic", remedy=_FORMS)
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            message = f"the configuration has the topic {name} twice"
+            raise SpecError(message, remedy="give each topic once: a pipeline reads one cluster")
     keys = {f"{name}/{key}": value for name, topic in zip(names, topics, strict=True) for key, value in topic.items()}
     draft = Draft(TABLEFLOW, keys)
     draft.notes.append(
@@ -78,7 +88,11 @@ def import_topics(text: str, brokers: str | None) -> Imported:
             draft.take(f"{name}/{key}")
         cluster = draft.take(f"{name}/kafka_cluster.id") or draft.take(f"{name}/kafka_cluster") or "default"
         table = f"{cluster}.{name.replace('.', '_')}"
-        draft.put(_settings(draft, name), "tables", table)
+        settings = _settings(draft, name)
+        if table in draft.document.get("tables", {}):
+            draft.lose(name, f"another topic has the table `{table}`", "write a table of another name for it")
+        else:
+            draft.put(settings, "tables", table)
         if "." in name:
             reason = f"Tableflow's table has dots in its name, which divide namespaces here: the table is `{table}`"
             draft.lose(name, reason, "name it otherwise under `tables` if you like")
@@ -130,8 +144,8 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
     targets = [draft.take(f"{topic}/{key}") for key in places]
     if mode == "log":
         settings["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
-    if retention := take("retention_ms"):
-        settings["maintenance"] = {"snapshots": {"age": duration(retention)}}
+    if retention := draft.take_duration(f"{topic}/retention_ms"):
+        settings["maintenance"] = {"snapshots": {"age": retention}}
     scheme, changes = take("metadata_column_naming_scheme"), take("write_mode", "changelog.mode")
     if scheme:
         prefix = "cflt_metadata_" if scheme == "portable" else "$$"

@@ -115,6 +115,19 @@ def test_files_that_the_sink_has_not_committed_are_waited_for(tmp_path: Path) ->
     assert scene.adopt(Tool.KAFKA_CONNECT).action == "adopt"
 
 
+@pytest.mark.parametrize("value", [b"{}", b"\xc2\x01", b"\xc2\x01\xff\xff{}", b"\xc2\x01\x00\x02{}"])
+def test_a_record_of_another_writer_in_the_control_topic_is_named(tmp_path: Path, value: bytes) -> None:
+    scene = Scene(tmp_path)
+    scene.make_table(**{POSITION: '{"0":0}'})
+    scene.has_read(SINK, 4)
+    scene.source.produce(CONTROL, 0, value)
+    problem = scene.plan(Tool.KAFKA_CONNECT).problem
+    assert problem is not None
+    assert problem.where == f"topic {CONTROL}, partition 0, offset 0"
+    assert problem.remedy == "name another tool with --from, such as group with the sink's --group"
+    assert scene.plan(Tool.GROUP, group=SINK).action == "adopt"
+
+
 def test_a_tool_that_has_read_other_topics_is_refused_until_the_topic_is_corrected(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.make_table(**_QUERY, **{"spark.sql.streaming.epochId": "0"})
@@ -181,12 +194,13 @@ def test_a_tool_whose_offsets_cannot_be_found_needs_a_file(tmp_path: Path, tool:
     problem = scene.plan(tool).problem
     assert problem is not None
     assert remedy in problem.remedy
-    for text in ("no json", "{}"):
+    wrong = ("no json", "{}", *(f'{{"{TOPIC}": {{"0": {offset}}}}}' for offset in ("1.9", "true", "-2", "null", '"x"')))
+    for text in wrong:
         file.write_text(text)
         refused = scene.plan(tool, offsets=file)
         assert refused.problem is not None
         assert "next offset of every partition" in refused.problem.remedy
-    file.write_text(f'{{"{TOPIC}": {{"0": 3}}}}')
+    file.write_text(f'\ufeff{{"{TOPIC}": {{"0": "3"}}}}')  # As editors of Windows write it.
     assert scene.adopt(tool, offsets=file).offsets == {TOPIC: {0: 3}}
 
 
@@ -232,9 +246,11 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
     scene.make_table(**_QUERY, **{"spark.sql.streaming.epochId": "0"})
     ahead, several = checkpoint(tmp_path / "ahead", 1, {0: 1, 1: 3}), checkpoint(tmp_path / "several", 0, {0: 1})
     (several / "offsets" / "0").write_text("v1\n{}\n{}\n{}")
-    for folder, remedy in (
-        (tmp_path / "none", "name a folder"), (several, "name a folder"), (ahead, "format(iceberg)"),
-    ):  # fmt: skip
+    listed, unset = checkpoint(tmp_path / "listed", 0, {0: 1}), checkpoint(tmp_path / "unset", 0, {0: 1})
+    (listed / "metadata").write_text("[]")
+    (unset / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{TOPIC}": {{"0": null}}}}')
+    unreadable = ((folder, "name a folder") for folder in (tmp_path / "none", several, listed, unset))
+    for folder, remedy in (*unreadable, (ahead, "format(iceberg)")):
         problem = scene.plan(Tool.SPARK, checkpoint=folder).problem
         assert problem is not None
         assert remedy in problem.remedy

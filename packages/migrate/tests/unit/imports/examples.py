@@ -389,6 +389,13 @@ debezium.transforms.unwrap.type=io.debezium.transforms.ExtractNewRecordState
 debezium.format.value=avro
 debezium.format.key=avro
 debezium.format.value.schema.registry.url=http://registry:8081
+debezium.format.value.basic.auth.credentials.source=USER_INFO
+debezium.format.value.basic.auth.user.info=ann:hushhush
+debezium.sink.kafka.producer.security.protocol=SASL_SSL
+debezium.sink.kafka.producer.sasl.mechanism=PLAIN
+debezium.sink.kafka.producer.sasl.username=ann
+debezium.sink.kafka.producer.sasl.password=hushhush
+debezium.sink.kafka.producer.ssl.endpoint.identification.algorithm=https
 """
 CAPTURED = """\
 debezium.source.database.server.name=db
