@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -155,6 +156,17 @@ def test_a_time_that_is_no_number_is_named_by_its_place_in_the_message(message: 
     values = [debezium("c", after={"id": 1}, **message), debezium("c", after={"id": 2}, source={"ts_ms": 5})]
     changes = read_changes(LOG, *values, metadata=("source_ts", "connector_ts"))
     assert bad_records(changes) == [(0, "type_mismatch", path)]
+
+
+@pytest.mark.parametrize("value", [1.5, "7", 18446744073709551616, "soon", {}])
+def test_no_setting_of_columns_is_proposed_for_a_member_of_the_envelope(value: object) -> None:
+    """A column declared for it would have a field of the row, and the record would stay a dead letter."""
+    changes = read_changes(LOG, debezium("c", after={"id": 1}, source={"ts_ms": value}), metadata=("source_ts",))
+    (mismatch,) = changes.decoded.mismatches
+    assert mismatch.path == "source.ts_ms"
+    assert re.search("column|numbers:|cast", mismatch.reason) is None
+    row = read_changes(LOG, debezium("c", after={"id": 1.5})).decoded.mismatches[0]
+    assert (row.path, "columns: {NAME: {type: double, field: id}}" in row.reason) == ("after.id", True)
 
 
 def test_the_place_of_a_change_among_those_of_its_table_in_the_transaction() -> None:
