@@ -174,7 +174,7 @@ def _declared_facts(
             continue
         slices = kept(envelopes, (name,), is_change)[name]
         if how == "text":
-            facts[fact] = _text(batch, slices, name)
+            facts[fact] = read_code(batch, slices, name)
         elif how == "timestamp":
             facts[fact] = read_value(batch.texts, slices, TimestamptzType(), (name,))
         else:
