@@ -6,6 +6,7 @@ They are JSON on their way. Each part has its own merge.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -216,8 +217,8 @@ class ChangeReport:
 class ShareReport:
     """What becomes of records that several tables divide among them: those of other tables, and those of no other table."""
 
-    #: Values of records that are to get a table first, of the table of the rest.
-    new_values: tuple[tuple[str, ...], ...] = ()
+    #: Values of records that are to get a table first, of the table of the rest, each with the number of these records.
+    new_values: tuple[tuple[tuple[str, ...], int], ...] = ()
     #: The number of records that go to the table of the rest, by reason.
     rest_records: Mapping[str, int] = field(default_factory=dict)
     #: The number of records that other tables take.
@@ -226,8 +227,11 @@ class ShareReport:
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the sums over the tasks of a batch."""
+        new_values = Counter[tuple[str, ...]]()
+        for part in parts:
+            new_values.update(dict(part.new_values))
         return cls(
-            new_values=tuple(sorted({values for part in parts for values in part.new_values})),
+            new_values=tuple(sorted(new_values.items())),
             rest_records=add_counts(*(part.rest_records for part in parts)),
             others=sum(part.others for part in parts),
         )

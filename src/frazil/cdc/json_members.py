@@ -84,6 +84,8 @@ def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 
 def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
+    if not (slices.kind == INT).any():
+        return read_string(batch, slices, name)
     texts = read_string(batch, slices.masked(slices.kind != INT), name)
     numbers = read_number(batch, slices.only(INT), name)
     return pc.coalesce(texts, numbers.cast(pa.string()))
@@ -138,7 +140,8 @@ class _JsonValues:
         is_text = np.isin(slices.kind, (STRING, ESCAPED)).any()
         if name in _COUNTS or (name in NUMBERS and not is_text):
             return read_number(self._batch, slices, ".".join(path))
-        return read_string(self._batch, slices, ".".join(path))
+        # Oracle's `scn` was a number once: a text beside numbers is a fault of neither.
+        return read_code(self._batch, slices, ".".join(path))
 
     def _slices(self, path: Path) -> Slices:
         if len(path) == 1:
@@ -150,7 +153,7 @@ class _JsonValues:
         return self._inside[around][name]
 
     def time(self, path: Path, unit: str) -> pa.Array:
-        return times_of(self._batch, self._slices(path), path[-1], unit)
+        return times_of(self._batch, self._slices(path), ".".join(path), unit)
 
     def flat_member(self, name: str) -> pa.Array | None:
         return _text(self._batch, self._slices(("after", name)), name) if self._is_flat.any() else None
@@ -171,7 +174,7 @@ def _declared_facts(
             continue
         slices = kept(envelopes, (name,), is_change)[name]
         if how == "text":
-            facts[fact] = _text(batch, slices, name)
+            facts[fact] = read_code(batch, slices, name)
         elif how == "timestamp":
             facts[fact] = read_value(batch.texts, slices, TimestamptzType(), (name,))
         else:

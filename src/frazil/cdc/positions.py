@@ -123,7 +123,7 @@ def _pad_file_number(files: pa.Array) -> pa.Array:
 def pad_number(array: pa.Array) -> pa.Array:
     """Returns numbers, and texts that are numbers, padded with zeros; other texts unchanged."""
     if pa.types.is_string(array.type):
-        is_number = pc.fill_null(pc.match_substring_regex(array, "^[0-9]+$"), False)
+        is_number = pc.fill_null(pc.match_substring_regex(array, "^-?[0-9]+$"), False)
         return pc.if_else(is_number, pc.utf8_lpad(array, _DIGITS, "0"), array)
     return pc.utf8_lpad(array.cast(pa.string()), _DIGITS, "0")
 

@@ -293,6 +293,10 @@ class Reading:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
         return path if self.envelope is None else path[1:]
 
+    def is_in_row(self, path: Path) -> bool:
+        """Whether a path leads to a field of the row, which settings of columns are for, and not to one of the envelope."""
+        return self.envelope is None or len(path) > 1
+
     @property
     def extra_columns(self) -> frozenset[str]:
         """The columns that the table has for what its other columns cannot have."""

@@ -15,6 +15,7 @@ from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
 from frazil.process.analysis import METADATA
 from frazil.process.catalyst import RECORDS, NameTaken
+from frazil.schema.parts import type_word
 from frazil.spec.syntax.problems import nearest
 
 Path = tuple[str, ...]
@@ -88,6 +89,8 @@ class _Node:
     parts: list[_Node]
     type: t.IcebergType | None = None
     is_changed: bool = False
+    #: `list` or `map` where the field is one, into which no path leads; empty for another type.
+    collection: str = ""
 
     def sql_of_value(self) -> str:
         value = self.sql
@@ -140,7 +143,8 @@ def _select(columns: Sequence[str]) -> str:
 def _node(of: t.NestedField, above: str) -> _Node:
     sql = f"{above}.{quoted(of.name)}" if above else quoted(of.name)
     parts = of.field_type.fields if isinstance(of.field_type, t.StructType) else ()
-    return _Node(of.name, sql, [_node(part, sql) for part in parts])
+    collection = type_word(of.field_type) if isinstance(of.field_type, t.ListType | t.MapType) else ""
+    return _Node(of.name, sql, [_node(part, sql) for part in parts], collection=collection)
 
 
 def _rename(root: _Node, names: Mapping[Path, str]) -> Iterator[Missing]:
@@ -226,9 +230,35 @@ def _find(root: _Node, path: Path) -> tuple[_Node, _Node] | None:
 
 
 def _missing(step: str, root: _Node, path: Path) -> Missing:
+    """Returns what records do not have.
+
+    Raises: SpecError where they never will, as the path leads into a list or a map.
+    """
+    node = root
+    for depth, name in enumerate(path):
+        if node.collection:
+            around = ".".join(path[:depth])
+            raise SpecError(
+                f"`{step}` has `{'.'.join(path)}`, and no step leads into the {node.collection} `{around}`",
+                remedy=_way_into(step, around),
+            )
+        spelled = Spellings(part.name for part in node.parts).find(name)
+        if spelled is None:
+            break
+        node = next(part for part in node.parts if part.name == spelled)
     by_name = {".".join(path_known): path_known for path_known in _paths(root, ())}
     close = nearest(".".join(path), by_name)
     return Missing(step, path, by_name[close] if close else None)
+
+
+def _way_into(step: str, around: str) -> str:
+    """Returns what does what the step was to do inside of a list or a map. around: its path."""
+    exclude = "leave it out with `exclude`, whose paths lead into lists by `element` and into maps by `value`"
+    if step == "drop_fields":
+        return exclude
+    if step == "keep_fields":
+        return f"keep all of `{around}`; of what it has inside, {exclude}"
+    return f"change all of `{around}` in `select`, by Spark's `transform` or `transform_values`"
 
 
 def _paths(node: _Node, above: Path) -> Iterator[Path]:

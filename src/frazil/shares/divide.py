@@ -235,11 +235,11 @@ class _Group:
         """Returns the records of the rest without those that are to get a table, and the report on both."""
         numbers, counts = np.unique(codes[own], return_counts=True)
         rest: Counter[str] = Counter()
-        new: dict[int, tuple[str, ...]] = {}
+        new: dict[int, tuple[tuple[str, ...], int]] = {}
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             reason = self._owners.refuse(values.distinct[number])
             if reason is None:
-                new[number] = tuple(map(str, values.distinct[number]))
+                new[number] = (tuple(map(str, values.distinct[number])), count)
             else:
                 rest[reason.value] += count
         first = tuple(sorted(new.values())[: self._owners.free])

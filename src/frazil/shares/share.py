@@ -194,10 +194,17 @@ class Owners:
             return Rest.TAKEN
         return None if self.free else Rest.LIMIT
 
-    def derive(self, every: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
-        """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
+    def derive(self, every: Iterable[tuple[tuple[str, ...], int]], start: Offsets) -> tuple[DerivedTable, ...]:
+        """Returns the tables that some values get, as far as they get one. every: values with their numbers of records; of
+        several that make one name the values of most records get the table, so that an odd record takes no other's table.
+        start: where the records of the tables begin.
+        """
+        of_name: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+        for values, count in sorted(every):
+            of_name.setdefault(fold_case(self._division.to.fill(values)), []).append((values, count))
         tables = []
-        for values in every:
+        for same in of_name.values():
+            values, _ = max(same, key=lambda counted: counted[1])
             if self.refuse(values) is None:
                 self._tables[values] = DerivedTable(self._division.to.fill(values), values, start)
                 self._names.add(fold_case(self._tables[values].name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from frazil.cdc.changes import read_envelope
 from frazil.cdc.positions import format_position
 from frazil.decode.settings import Envelope, Reading
-from tests.unit.cdc.envelope_messages import AVRO, LOG, UPSERT_ENVELOPE, avro, debezium, read_changes
+from tests.unit.cdc.envelope_messages import AVRO, LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 
@@ -114,6 +115,58 @@ def test_the_place_of_a_change_among_all_reports_the_same_whatever_is_read_besid
     for values in ([value], [value, other]):
         changes = read_changes(UPSERT_ENVELOPE, *values, metadata=("source_order",))
         assert changes.own["source_order"].to_pylist()[0] == order
+
+
+@pytest.mark.parametrize(
+    ("source", "other"),
+    [
+        ({"connector": "postgresql", "lsn": 7}, {"connector": "postgresql", "lsn": "8"}),
+        ({"connector": "oracle", "scn": "7"}, {"connector": "oracle", "scn": 8}),
+        ({"connector": "mysql", "file": "b.000001", "pos": 7, "row": 0}, {"file": "b.000001", "pos": "8", "row": "0"}),
+        ({"connector": "sqlserver", "commit_lsn": "00:1:2"}, {"connector": "other", "commit_lsn": 8}),
+    ],
+)
+def test_a_position_that_is_text_in_one_record_and_a_number_in_another_is_one_place_in_both(
+    source: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """An upgraded connector, or one of another maker, writes the same topic: neither harms the records of the other."""
+    values = [debezium("c", after={"id": 1}, source=source), debezium("c", after={"id": 2}, source=other)]
+    names = ("position", "source_order")
+    alone = [read_changes(UPSERT_ENVELOPE, value, metadata=names).own for value in values]
+    for order in (values, values[::-1]):
+        changes = read_changes(UPSERT_ENVELOPE, *order, metadata=names)
+        assert bad_records(changes) == []
+        for name in names:
+            places = [one[name].to_pylist()[0] for one in (alone if order is values else alone[::-1])]
+            assert None not in places
+            assert changes.own[name].to_pylist() == places
+
+
+def test_a_transaction_id_is_text_whether_it_is_written_as_text_or_as_a_number() -> None:
+    values = [debezium("c", after={"id": 1}, transaction={"id": id_}) for id_ in ("a", 7, None, "8")]
+    changes = read_changes(LOG, *values, metadata=("transaction_id",))
+    assert bad_records(changes) == []
+    assert changes.own["transaction_id"].to_pylist() == ["a", "7", None, "8"]
+
+
+@pytest.mark.parametrize(
+    ("message", "path"), [({"source": {"ts_ms": "soon"}}, "source.ts_ms"), ({"ts_ms": "soon"}, "ts_ms")]
+)
+def test_a_time_that_is_no_number_is_named_by_its_place_in_the_message(message: dict[str, Any], path: str) -> None:
+    values = [debezium("c", after={"id": 1}, **message), debezium("c", after={"id": 2}, source={"ts_ms": 5})]
+    changes = read_changes(LOG, *values, metadata=("source_ts", "connector_ts"))
+    assert bad_records(changes) == [(0, "type_mismatch", path)]
+
+
+@pytest.mark.parametrize("value", [1.5, "7", 18446744073709551616, "soon", {}])
+def test_no_setting_of_columns_is_proposed_for_a_member_of_the_envelope(value: object) -> None:
+    """A column declared for it would have a field of the row, and the record would stay a dead letter."""
+    changes = read_changes(LOG, debezium("c", after={"id": 1}, source={"ts_ms": value}), metadata=("source_ts",))
+    (mismatch,) = changes.decoded.mismatches
+    assert mismatch.path == "source.ts_ms"
+    assert re.search("column|numbers:|cast", mismatch.reason) is None
+    row = read_changes(LOG, debezium("c", after={"id": 1.5})).decoded.mismatches[0]
+    assert (row.path, "columns: {NAME: {type: double, field: id}}" in row.reason) == ("after.id", True)
 
 
 def test_the_place_of_a_change_among_those_of_its_table_in_the_transaction() -> None:

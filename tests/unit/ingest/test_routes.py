@@ -174,6 +174,20 @@ def test_a_value_that_makes_no_table_of_its_own_goes_to_the_rest_and_is_counted(
     assert scene.progress("n.rest").rest.records == {reason: 1}
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_an_odd_record_does_not_take_the_table_of_the_others(tmp_path: Path, place: int) -> None:
+    """`A` comes before `a` as text, and one record with it sent all others to the rest, for good."""
+    scene = Routed(tmp_path)
+    records = [{"type": "a", "n": number} for number in (1, 2, 3)]
+    records.insert(place, {"type": "A", "n": 9})
+    scene.feed("t", *records)
+    assert [table.name for table in scene.catch_up()] == ["n.a", "n.rest"]
+    scene.feed("t", {"type": "A", "n": 8}, {"type": "A", "n": 7})
+    scene.catch_up()
+    assert (sorted(scene.numbers("n.a")), sorted(scene.numbers("n.rest"))) == ([1, 2, 3], [7, 8, 9])
+    assert scene.progress("n.rest").rest.records == {"name of another table": 3}
+
+
 def test_ten_thousand_values_make_as_many_tables_as_the_limit_allows(tmp_path: Path) -> None:
     scene = Routed(tmp_path, '{topic: t, by: type, to: "n.v${type}", rest: n.rest, limit: 3}')
     scene.feed("t", *({"type": n, "n": n} for n in range(10_000)))

@@ -9,6 +9,7 @@ from pyiceberg.types import (
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -25,6 +26,12 @@ _FIELDS = Schema(
     NestedField(2, "e-mail", StringType()),
     NestedField(3, "addr", StructType(NestedField(4, "city", StringType()), NestedField(7, "geo", _GEO))),
     NestedField(8, "tags", ListType(9, StringType(), element_required=False)),
+)
+_LINE = StructType(NestedField(11, "sku", StringType()), NestedField(12, "cost", LongType()))
+_WITH_LINES = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "lines", ListType(3, _LINE, element_required=False)),
+    NestedField(4, "user", StructType(NestedField(5, "by_day", MapType(6, StringType(), 7, _LINE, False)))),
 )
 
 
@@ -98,14 +105,14 @@ def test_fields_that_records_lack_are_listed_with_the_nearest_name() -> None:
     steps = Steps(
         rename={("emial",): "x", ("zzz",): "y"},
         drop_fields=[("addr", "citi")],
-        keep_fields=[("id",), ("tags", "a")],
+        keep_fields=[("id",), ("addr", "geo", "alt")],
         cast={("idd",): IntegerType()},
     )
     missing = (
         Missing("rename", ("emial",), ("e-mail",)),
         Missing("rename", ("zzz",), None),
         Missing("drop_fields", ("addr", "citi"), ("addr", "city")),
-        Missing("keep_fields", ("tags", "a"), ("tags",)),
+        Missing("keep_fields", ("addr", "geo", "alt"), ("addr", "geo", "lat")),
         Missing("cast", ("idd",), ("id",)),
     )
     assert compile_steps(steps, _FIELDS) == Compiled("select `id` as `id` from records", missing)
@@ -147,6 +154,39 @@ def test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done(
     with pytest.raises(SpecError, match=says):
         compile_steps(steps, _FIELDS)
     assert compile_steps(mended, _FIELDS).missing == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "around"),
+    [
+        ("lines.element.cost", "the list `lines`"),
+        ("Lines.cost", "the list `Lines`"),
+        ("user.by_day.value.cost", "the map `user.by_day`"),
+    ],
+)
+@pytest.mark.parametrize("step", ["rename", "drop_fields", "keep_fields", "cast"])
+def test_a_step_into_a_list_or_a_map_is_refused_as_it_would_never_have_an_effect(
+    step: str, path: str, around: str
+) -> None:
+    """Without a word a field stays that was to be dropped, and everything is lost that was to be kept in part."""
+    parts = tuple(path.split("."))
+    given = {
+        "rename": Steps(rename={parts: "x"}),
+        "drop_fields": Steps(drop_fields=[parts]),
+        "keep_fields": Steps(keep_fields=[("id",), parts]),
+        "cast": Steps(cast={parts: StringType()}),
+    }
+    with pytest.raises(SpecError, match=f"`{step}` has `{path}`, and no step leads into {around}") as refused:
+        compile_steps(given[step], _WITH_LINES)
+    wanted = {"drop_fields": "`exclude`", "keep_fields": "keep all of"}.get(step, "`transform`")
+    assert wanted in refused.value.remedy
+    kept = Steps(keep_fields=[("id",), ("lines",), ("user", "by_day")])
+    assert "`lines` as `lines`" in compile_steps(kept, _WITH_LINES).sql
+
+
+def test_a_step_into_a_field_that_no_record_has_had_is_no_error_whatever_it_will_be() -> None:
+    steps = Steps(drop_fields=[("later", "element", "cost")])
+    assert compile_steps(steps, _WITH_LINES).missing == (Missing("drop_fields", ("later", "element", "cost"), None),)
 
 
 def test_names_may_be_exchanged() -> None:

@@ -172,6 +172,17 @@ QUERIES: Mapping[str, str] = {
     "choose another name, or drop one of them": _STEPS,
     "declare the column, `columns: {NAME: {type: …}}`": _STEPS,
     "keep one with `keep_fields`, or drop fewer": _STEPS,
+    **dict.fromkeys(
+        (
+            "leave it out with `exclude`, whose paths lead into lists by `element` and into maps by `value`",
+            "keep all of `…`; of what it has inside, leave it out with `exclude`, whose paths lead into lists by `element`"
+            " and into maps by `value`",
+        ),
+        "unit/rows/test_shaped_tasks.py::test_what_is_left_out_is_nowhere_and_no_reason_to_refuse_a_record",
+    ),
+    "change all of `…` in `select`, by Spark's `transform` or `transform_values`": (
+        "integration/test_queries.py::test_columns_and_their_types_are_those_of_a_session"
+    ),
     "drop fewer": _WAITS,
     "…; Frazil looks at further records": _WAITS,
 }

@@ -28,6 +28,7 @@ PAGE = ROOT / "docs" / "reference" / "canal.md"
 LOG = Envelope("canal", is_log=True)
 UPSERT_ENVELOPE = Envelope("canal", is_upsert=True, keys=(("id",),))
 BY_PRIMARY_KEY = ChangeReading(Reading(), is_key_of_record=True)
+_BERLIN = Shaping(zones=(("v", "Europe/Berlin"),))
 OF_SOURCE: tuple[Any, ...] = ("op", "image", "source_ts", "connector_ts", "unavailable")
 
 KINDS: tuple[tuple[str, str, str, Any], ...] = (
@@ -167,6 +168,43 @@ def test_a_number_that_counts_time_is_read_in_its_unit() -> None:
     message = _of("bigint(20)", "1600000000123")
     changes = _read(LOG, message, columns={"v": "timestamptz"}, shaping=shaping)
     assert changes.columns[0].to_pylist() == [datetime(2020, 9, 13, 12, 26, 40, 123000, UTC)]
+
+
+@pytest.mark.parametrize("envelope", [LOG, UPSERT_ENVELOPE], ids=["log", "upsert_table"])
+@pytest.mark.parametrize("kind", ["datetime(6)", "timestamp", "varchar(40)", None])
+def test_a_time_in_a_column_with_a_zone_is_one_of_that_zone(kind: str | None, envelope: Envelope) -> None:
+    """Canal's messages never have a zone, so that without this no column with one could be had of them."""
+    texts = ["2026-07-01 12:00:00", "2026-03-29 02:30:00", "0000-00-00 00:00:00", None]
+    types = {} if kind is None else {"mysqlType": {"id": "int", "v": kind}}
+    messages = [_insert({"id": str(n), "v": text}, **types) for n, text in enumerate(texts)]
+    changes = _read(envelope, *messages, columns={"id": "int", "v": "timestamptz"}, shaping=_BERLIN)
+    assert changes.columns[1].to_pylist() == [datetime(2026, 7, 1, 10, tzinfo=UTC), None]
+    assert _bad(changes) == [(1, "out_of_range", "after.v"), (2, "type_mismatch", "after.v")]
+    assert "does not exist in Europe/Berlin" in changes.decoded.mismatches[0].reason
+
+
+def test_an_old_value_in_a_column_with_a_zone_is_one_of_that_zone_too() -> None:
+    row = {"v": "2026-01-01 12:00:00"}
+    message = Message("UPDATE", [row], [{"v": "2025-07-01 12:00:00"}], more={"mysqlType": {"v": "timestamp"}})
+    changes = _read(LOG, message, columns={"v": "timestamptz"}, shaping=_BERLIN)
+    assert changes.columns[0].to_pylist() == [
+        datetime(2025, 7, 1, 10, tzinfo=UTC),
+        datetime(2026, 1, 1, 11, tzinfo=UTC),
+    ]
+
+
+def test_an_instant_in_a_column_without_a_zone_is_converted_by_the_declared_one() -> None:
+    messages = (_of("varchar(40)", "2026-07-01T12:00:00Z"), _of("datetime", "2026-07-01 12:00:00"))
+    changes = _read(LOG, *messages, columns={"v": "timestamp"}, shaping=_BERLIN)
+    assert changes.columns[0].to_pylist() == [datetime.fromisoformat(f"2026-07-01 {hour}:00") for hour in (14, 12)]
+
+
+def test_a_time_without_a_zone_in_a_column_that_has_one_names_the_setting_that_takes_it() -> None:
+    (mismatch,) = _read(LOG, _of("timestamp", "2026-07-01 12:00:00"), columns={"v": "timestamptz"}).decoded.mismatches
+    assert mismatch.reason == (
+        '"2026-07-01 12:00:00" (timestamp) has no zone, and timestamptz has one:'
+        " `columns: {v: {type: timestamptz, zone: UTC}}` reads them as of that zone"
+    )
 
 
 def test_messages_before_and_after_a_change_of_type_are_read_by_their_own() -> None:

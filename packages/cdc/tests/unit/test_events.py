@@ -230,3 +230,42 @@ def test_an_event_that_was_sent_twice_is_stored_once(tmp_path: Path) -> None:
             table.source.produce("a", 0, structured(data={"n": number}, id=f"e-{number}"))
         table.catch_up()
     assert table.upsert_table("n", "_ce_id") == [{"n": number, "_ce_id": f"e-{number}"} for number in (1, 2, 3)]
+
+
+def outbox_change(**columns: Any) -> bytes:
+    """An insert into an outbox table, in Debezium's envelope."""
+    row = {"id": "e", "aggregatetype": "o", "aggregateid": "a", "type": "T", "payload": DATA, **columns}
+    return json.dumps({"before": None, "after": row, "op": "c"}).encode()
+
+
+@pytest.mark.parametrize("number", [7, 2**63 - 1, -1])
+def test_an_attribute_that_is_an_integer_is_kept_as_its_digits(number: int) -> None:
+    """Tables have numbers as ids, and producers write them as such: a null in their place would lose them."""
+    changes = read("outbox", [(outbox_change(id=number, aggregateid=number), {}), (outbox_change(), {})], OUTBOX)
+    assert rows(changes) == [(*_ROW, str(number), "T", "o", str(number)), (*_ROW, "e", "T", "o", "a")]
+    event = structured(id=number, subject=number, data=DATA)
+    changes = read("cloudevents", [(event, {}), (structured(data=DATA), {})], ("ce_id", "ce_subject"))
+    assert rows(changes) == [(*_ROW, str(number), str(number)), (*_ROW, "e-1", None)]
+    assert bad(changes) == {}
+
+
+@pytest.mark.parametrize("value", [1.5, True, {"a": 1}, ["a"], 2**64])
+def test_an_attribute_that_is_no_text_is_a_bad_record_and_not_null(value: Any) -> None:
+    for kind, values, path in (
+        ("outbox", [outbox_change(id=value), outbox_change()], "after.id"),
+        ("cloudevents", [structured(id=value, data=DATA), structured(data=DATA)], "id"),
+    ):
+        changes = read(kind, [(one, {}) for one in values], OUTBOX if kind == "outbox" else CE)
+        assert [(one.row, one.path) for one in changes.decoded.mismatches] == [(0, path)]
+        assert [row[:2] for row in rows(changes)] == [_ROW]
+
+
+def test_events_with_numbers_as_ids_replace_the_row_of_their_id(tmp_path: Path) -> None:
+    metadata = {name: f"_{name}" for name in OUTBOX}
+    table = UpsertScenario(
+        tmp_path, envelope=EnvelopeSpec(kind="outbox"), key_columns=("_event_id",), metadata=metadata
+    )
+    for name in ("a", "b"):
+        table.source.produce("a", 0, outbox_change(id=7, payload={"id": 1, "name": name}))
+        table.catch_up()
+    assert table.upsert_table("name", "_event_id") == [{"name": "b", "_event_id": "7"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import struct
 from decimal import Decimal
@@ -191,6 +192,25 @@ def test_confluents_decimal_is_a_decimal_without_an_envelope_too(
     found = decode_values(reading, new_schema(requested_fields.items()).fields, records)
     assert ({name: str(kind) for name, kind in requested_fields.items()}, found.mismatches) == ({"price": column}, [])
     assert found.columns[0].to_pylist() == [stored, None]
+
+
+def test_a_column_of_text_has_all_digits_of_a_decimal_whatever_scale_a_record_beside_it_has() -> None:
+    """A text holds more digits than the 38 of a decimal, and one record of another scale takes none from the others."""
+    options = 'params: [{ key: "scale", value: "2" }]'
+    text = f"{_HEAD} message Order {{ confluent.type.Decimal price = 1 [(confluent.field_meta) = {{ {options} }}]; }}"
+    reading = Reading("protobuf", schemas=(("1", WriterSchema("protobuf", descriptors=compile_proto(text))),))
+    maker, fields = _class(text, "shop.Order"), new_schema({"price": parse_type("string")}.items()).fields
+
+    def value(unscaled: int, scale: int) -> bytes:
+        raw = base64.b64encode(unscaled.to_bytes(20, "big", signed=True)).decode()
+        message = json_format.ParseDict({"price": {"value": raw, "scale": scale}}, maker())
+        return b"\0\0\0\0\1\0" + bytes(message.SerializeToString())
+
+    values, texts = [value(10**44 + 7, 2), value(-5, 3)], [f"1{'0' * 41}0.07", "-0.005"]
+    for chosen in ([0], [1], [0, 1], [1, 0]):
+        records = {"value": pa.array([values[n] for n in chosen], pa.binary())}
+        decoded = decode_values(reading, fields, records)
+        assert (decoded.columns[0].to_pylist(), decoded.mismatches) == ([texts[n] for n in chosen], [])
 
 
 @pytest.mark.parametrize("column", ["", "date"])

@@ -326,7 +326,8 @@ def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: t.Icebe
         return None
     if (np.asarray(scales.drop_null()) == logical_type.scale).all():
         return _decimal(values, logical_type, wanted)
-    return _variable_decimal(array, logical_type, t.DecimalType(logical_type.precision, logical_type.scale))
+    kind = wanted if isinstance(wanted, t.StringType) else t.DecimalType(logical_type.precision, logical_type.scale)
+    return _variable_decimal(array, logical_type, kind)
 
 
 def _date_message(array: pa.Array, _: LogicalType, __: t.IcebergType | None) -> ConnectValues | None:

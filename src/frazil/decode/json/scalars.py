@@ -77,25 +77,32 @@ def read_scalar(texts: Texts, slices: Slices, kind: t.IcebergType, path: Path) -
 
 def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: t.IcebergType, path: Path) -> None:
     """Refuses the records with values that are not of the type. bad: the code of each value's fault; 0 without one."""
-    if bad.any():
-        name = type_word(kind)
-        faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
-        zone, is_time = texts.reading.zone_at.get(path) or "", isinstance(kind, t.TimestampType | t.TimestamptzType)
-        faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
-        row = () if texts.reading.is_key_column else texts.reading.in_row(path)
-        if isinstance(kind, _NUMBERS) and (remedy := cast_settings(row, name)):
+    if not bad.any():
+        return
+    name = type_word(kind)
+    faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
+    zone = texts.reading.zone_at.get(path) or ""
+    faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
+    if texts.reading.is_in_row(path):
+        remedies = _remedies(texts, kind, path)
+        if _NUMBER_AS_TEXT in remedies:
             bad = np.where(_are_numbers(texts, slices, bad), np.uint8(_NUMBER_AS_TEXT), bad)
-            fault = faults[_NUMBER_AS_TEXT]
-            faults[_NUMBER_AS_TEXT] = replace(fault, message=f"{fault.message}: {remedy}")
-        for code in (_HAS_ZONE, _HAS_NONE) if is_time else ():
-            remedy = zone_settings(row, kind)
+        for code, remedy in remedies.items():
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
-        for code, digits in _DIGITS.items():
-            faults[code] = replace(faults[code], message=f"{faults[code].message}: {wide_settings(row, digits)}")
-        fault = faults[values.NOT_INTEGRAL]
-        remedy = unit_settings(row, kind) if is_time else fraction_settings(row)
-        faults[values.NOT_INTEGRAL] = replace(fault, message=f"{fault.message}: {remedy}")
-        texts.refuse(slices, bad, ".".join(path), faults)
+    texts.refuse(slices, bad, ".".join(path), faults)
+
+
+def _remedies(texts: Texts, kind: t.IcebergType, path: Path) -> dict[int, str]:
+    """Returns the settings that take values of a field of the row, by the code of what is wrong with them."""
+    is_time = isinstance(kind, t.TimestampType | t.TimestamptzType)
+    row = () if texts.reading.is_key_column else texts.reading.in_row(path)
+    remedies = {code: wide_settings(row, digits) for code, digits in _DIGITS.items()}
+    remedies[values.NOT_INTEGRAL] = unit_settings(row, kind) if is_time else fraction_settings(row)
+    if is_time:
+        remedies |= dict.fromkeys((_HAS_ZONE, _HAS_NONE), zone_settings(row, kind))
+    if isinstance(kind, _NUMBERS) and (cast := cast_settings(row, type_word(kind))):
+        remedies[_NUMBER_AS_TEXT] = cast
+    return remedies
 
 
 def _are_numbers(texts: Texts, slices: Slices, bad: U8) -> NDArray[np.bool_]:

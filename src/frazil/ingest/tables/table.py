@@ -108,8 +108,10 @@ class Table:
         share = self.spec.source.share
         return share.without_declared((*self.progress.rest.derived, *self.found_tables)) if share is not None else ()
 
-    def derive(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[DerivedTable, ...]:
-        """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
+    def derive(self, values: Iterable[tuple[tuple[str, ...], int]], start: Offsets) -> tuple[DerivedTable, ...]:
+        """Returns the tables that some values get, as far as they get one. values: with the number of their records. start:
+        where the records of the tables begin.
+        """
         assert self.spec.source.share is not None
         return Owners(self.spec.source.share.division, self.derived).derive(values, start)
 

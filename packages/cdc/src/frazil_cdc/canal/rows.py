@@ -36,14 +36,16 @@ from frazil.column_names import Spellings
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Fault, Group, bytes_of, offsets_of
 from frazil.decode.conversion import Conversion
+from frazil.decode.epochs import SKIPPED as SKIPPED_REASON
+from frazil.decode.epochs import zone_settings
 from frazil.decode.json import values as json_values
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.names import all_members, is_text
 from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, group_equal
-from frazil.decode.json.text import TEXT_READERS, TextColumn
-from frazil.decode.json.values import OUT_OF_RANGE
+from frazil.decode.json.text import TEXT_READERS, TextColumn, read_zoned
+from frazil.decode.json.values import OUT_OF_RANGE, SKIPPED
 from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools, Ints, arrow_type, structs_where
 
@@ -95,6 +97,7 @@ class SourceType:
 
 UNKNOWN = SourceType("text", StringType())
 """The type of a column without type information: its texts are kept."""
+_LOCAL = SourceType("timestamp", TimestampType())
 
 
 def parse_type(text: str) -> SourceType:
@@ -149,18 +152,34 @@ class Read:
     bad: Bools
     #: Which of these are values out of the type's range.
     far: Bools
+    #: Which of these are local times that the column's zone does not have.
+    skipped: Bools
 
 
-def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> Read:
-    """Returns the values in this type, which is one that `reading_type` returns."""
+def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType, zone: str | None = None) -> Read:
+    """Returns the values in this type, which is one that `reading_type` returns. zone: of times without one."""
     reader = _bytes if source.is_bytes and not isinstance(kind, StringType) else _READERS.get(type(kind))
     if reader is not None:
         array, bad = reader(texts, kind)
-        return Read(array, bad, np.zeros(len(texts), np.bool_))
-    codes = np.zeros(len(texts), np.uint8)
+        return Read(array, bad, _none(texts), _none(texts))
+    codes, kinds = np.zeros(len(texts), np.uint8), np.full(len(texts), STRING, np.uint8)
     column = TextColumn(texts, np.asarray(texts.is_valid()).astype(np.uint8), codes)
-    array = TEXT_READERS[type(kind)].read(column, kind, np.full(len(texts), STRING, np.uint8))
-    return Read(array, codes != 0, codes == OUT_OF_RANGE)
+    if zone is not None and isinstance(kind, _TIMES):
+        array = read_zoned(column, kind, kinds, None, zone, is_local=False)
+    else:
+        array = TEXT_READERS[type(kind)].read(column, kind, kinds)
+    return Read(array, codes != 0, codes == OUT_OF_RANGE, codes == SKIPPED)
+
+
+def _none(texts: pa.StringArray) -> Bools:
+    return np.zeros(len(texts), np.bool_)
+
+
+def _are_local(texts: pa.StringArray, kind: IcebergType, bad: Bools) -> Bools:
+    """Returns which refused texts are times without a zone, in a column whose type has one."""
+    if not isinstance(kind, TimestamptzType):
+        return _none(texts)
+    return bad & ~read_texts(texts, _LOCAL, _LOCAL.kind).bad
 
 
 def _cannot_cast(texts: pa.Array, values: pa.Array) -> Bools:
@@ -168,7 +187,7 @@ def _cannot_cast(texts: pa.Array, values: pa.Array) -> Bools:
 
 
 def _text(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
-    return texts, np.zeros(len(texts), np.bool_)
+    return texts, _none(texts)
 
 
 def _boolean(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
@@ -370,27 +389,47 @@ def _read_image(
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue
         source = types.get(name, UNKNOWN)
-        kind = reading_type(source, column_types.get(spellings.find(name) or name))
+        column = spellings.find(name) or name
+        kind = reading_type(source, column_types.get(column))
+        zone = conversion.reading.zone_at.get((image.name, column))
         fields.append(NestedField(0, name, kind, required=False))
-        arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
+        arrays.append(_read_column(texts, conversion, slices, source, kind, zone, (image.name, name)))
     array = structs_where([field.name for field in fields], arrays, image.there.size, image.there)
     return StructType(*fields), image.name, array
 
 
 def _read_column(
-    texts: Texts, conversion: Conversion, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
+    texts: Texts,
+    conversion: Conversion,
+    slices: Slices,
+    source: SourceType,
+    kind: IcebergType,
+    zone: str | None,
+    path: tuple[str, str],
 ) -> pa.Array:
-    """Returns the values of one column. A value that is not of the column's type is refused (see Conversion)."""
+    """Returns the values of one column. A value that is not of the column's type is refused (see Conversion). zone: that of
+    times without one; None where the column has none.
+    """
     column = text_column(texts, slices, numbers=not isinstance(kind, StringType))
     texts.refuse(slices, column.bad, ".".join(path), _NOT_TEXT)
-    read = read_texts(column.array, source, kind)
+    read = read_texts(column.array, source, kind, zone)
     if read.bad.any():
         owner, value = np.arange(len(slices), dtype=np.int32), f"{{value}} ({source.text})"
-        beyond = f"{value} is out of the range of {kind}"
+        beyond, skipped = f"{value} is out of the range of {kind}", SKIPPED_REASON.replace("{zone}", zone or "")
         conversion.refuse(column.array, read.far, owner, path, ErrorClass.OUT_OF_RANGE, beyond)
+        conversion.refuse(column.array, read.skipped, owner, path, ErrorClass.OUT_OF_RANGE, skipped)
+        local = _are_local(column.array, kind, read.bad & ~(read.far | read.skipped))
+        remedy = zone_settings(conversion.reading.in_row(path), kind)
         conversion.refuse(
-            column.array, read.bad & ~read.far, owner, path, ErrorClass.TYPE_MISMATCH, f"{value} does not fit {kind}"
+            column.array,
+            local,
+            owner,
+            path,
+            ErrorClass.TYPE_MISMATCH,
+            f"{value} has no zone, and {kind} has one: {remedy}",
         )
+        is_other = read.bad & ~(read.far | read.skipped | local)
+        conversion.refuse(column.array, is_other, owner, path, ErrorClass.TYPE_MISMATCH, f"{value} does not fit {kind}")
     return read.array
 
 
