@@ -309,8 +309,8 @@ LOG_EVENTS: dict[str, str] = {
     "starting": "The command has read the pipeline file.",
     "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"
     " second Ctrl-C does not wait for them.",
-    "table_load_slow": "The catalog or the store has not answered the load of a table for `waited_s` seconds; `remedy` has"
-    " how to find the reason.",
+    "table_load_slow": "The catalog or the store has not answered the load of a table for `waited_s` seconds: it accepts"
+    " connections and is silent, or it is slow. See [catalog unavailable](../troubleshoot/catalog-unavailable.md).",
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
     "branch_discarded": "An operator made the branch of a table begin again at main: records since then are read again. See"

@@ -193,7 +193,7 @@ def test_an_unreadable_metadata_file_is_named_in_seconds_until_it_is_restored(
     elif fault == "garbage":
         file.write_text("{")
     began = time.monotonic()
-    catalog = IcebergCatalog(jvm.gateway, "p", properties, {}, is_impatient=True)
+    catalog = IcebergCatalog(jvm.gateway, "p", properties, {})
     for _ in range(3):  # As check does, which loads a table more than once.
         with pytest.raises(UnavailableError) as refused:
             catalog.load("n.damaged")

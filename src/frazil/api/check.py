@@ -211,7 +211,7 @@ def _check_tables(
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
     tried = f"opened the catalog at {address}, and asked for a namespace"
     try:
-        catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
+        catalog = open_catalog_for_reading(jvm, spec)
         namespace = tables[0].name.rpartition(".")[0] if tables else spec.selected.namespace or "default"
         # Hive's metastore has a place for namespaces that do not exist yet beside this one.
         places += filter(None, (catalog.ask(address, candidate) for candidate in dict.fromkeys((namespace, "default"))))

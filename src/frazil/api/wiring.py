@@ -159,7 +159,7 @@ def _opened(spec: PipelineSpec, commits: bool, analyses: bool) -> Iterator[tuple
         if commits:
             jvm.listen()
         is_made = has_catalog(spec)
-        catalog = open_catalog_for_reading(jvm, spec, not commits) if is_made else unmade_catalog(spec, jvm)
+        catalog = open_catalog_for_reading(jvm, spec) if is_made else unmade_catalog(spec, jvm)
         yield catalog, queries_in(jvm) if analyses else None
 
 
@@ -221,17 +221,15 @@ def refuse_lost_catalog(spec: PipelineSpec) -> None:
     )
 
 
-def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec, is_impatient: bool = False) -> IcebergCatalog:
-    """Returns the pipeline file's catalog, which exists. is_impatient: as of IcebergCatalog, for commands that end soon."""
-    return _catalog(jvm, spec, properties_for_reading(spec), is_impatient)
+def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
+    """Returns the pipeline file's catalog, which exists."""
+    return _catalog(jvm, spec, properties_for_reading(spec))
 
 
-def _catalog(
-    jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str], is_impatient: bool = False
-) -> IcebergCatalog:
+def _catalog(jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str]) -> IcebergCatalog:
     vends = spec.catalog.kind.vends_credentials
     name = spec.catalog.name
-    catalog = IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient, name)
+    catalog = IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, name)
     return catalog.with_branches(cache(spec.branch_of))
 
 

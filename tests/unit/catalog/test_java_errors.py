@@ -294,6 +294,7 @@ def test_a_store_that_is_not_reached_is_not_taken_for_the_catalog(
         ),
         ("s3://b/m.json", "Unable to execute HTTP request: Connect to s:9 [s/10.0.0.1] timed out", "`s3.endpoint`"),
         ("s3://b/m.json", "The request signature we calculated does not match", "check the credentials"),
+        ("s3://b/m.json", "The specified bucket does not exist (Service: S3, Status Code: 404)", "create the bucket"),
         ("s3://b/m.json", "The specified key does not exist.", "restore it from a copy"),
         ("file:/b/m.json", "Connection refused", "restore it from a copy"),
     ],

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
+from frazil.ingest.batches.services import RunTimeouts
 from frazil.ingest.batches.workers import Done
 from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.loop.table_updates import LONGEST_BACKOFF_S, backoff_s
@@ -111,7 +112,7 @@ class StuckWorkers(StepWorkers):
         return []
 
 
-def test_a_load_that_iceberg_tries_for_long_is_reported_once(tmp_path: Path) -> None:
+def test_a_load_that_nobody_answers_is_reported_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     workers = StuckWorkers(scene.clock)
     service = scene.unconnected(workers=workers)
@@ -120,13 +121,48 @@ def test_a_load_that_iceberg_tries_for_long_is_reported_once(tmp_path: Path) -> 
         service.connect()
     (slow,) = [entry for entry in logged if entry["event"] == "table_load_slow"]
     assert (slow["table"], slow["waited_s"], slow["log_level"]) == ("n.a", 15, "warning")
-    assert "`frazil status n.a`" in slow["remedy"]
+    assert slow["remedy"].startswith("check that the catalog and the store answer this machine")
     workers.until_s = 0.0
     with capture_logs() as logged:
         scene.clock.sleep(2 * RELOAD_IDLE_EVERY_S)
         for _ in range(5):
             service.turn()
     assert "table_load_slow" not in {entry["event"] for entry in logged}
+
+
+def test_a_run_that_is_to_catch_up_ends_in_time_though_no_load_does(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    workers, began_s = StuckWorkers(scene.clock), scene.clock.monotonic_s()
+    workers.until_s = began_s + 3_600
+    with pytest.raises(UnavailableError) as ended:
+        scene.unconnected(workers=workers).run(until_caught_up=True, timeouts=RunTimeouts(scene.clock, 20.0))
+    assert ended.value.message == (
+        "not caught up after waiting for 20s: table n.a: the catalog or the store has not answered its load"
+    )
+    assert ended.value.remedy.startswith("check that both answer this machine")
+    assert scene.clock.monotonic_s() - began_s == pytest.approx(20, abs=2)
+
+
+def test_a_run_that_is_to_catch_up_ends_in_time_with_the_reason_of_refused_loads(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, "a", "b")
+
+    def refuse(table: str) -> None:
+        raise UnavailableError("the store refuses the signature", where=table)
+
+    scene.catalog.begin, scene.catalog.takes_s = refuse, 3.0
+    began_s = scene.clock.monotonic_s()
+    with pytest.raises(UnavailableError, match=r"not caught up after waiting for 20s: .*refuses the signature"):
+        scene.unconnected().run(until_caught_up=True, timeouts=RunTimeouts(scene.clock, 20.0))
+    assert scene.clock.monotonic_s() - began_s == pytest.approx(20, abs=8)
+
+
+def test_slow_loads_that_end_are_no_wait_of_a_run_that_is_to_catch_up(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, "a", "b", "c", "d")
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 1})
+    scene.catalog.takes_s = 15.0
+    scene.unconnected().run(until_caught_up=True, timeouts=RunTimeouts(scene.clock, 20.0))
+    assert [scene.rows(f"n.{topic}") for topic in scene.topics] == [[{"x": 1}]] * 4
 
 
 def test_many_idle_tables_are_asked_for_beside_the_others(tmp_path: Path) -> None:

@@ -119,8 +119,9 @@ BY_PEOPLE: Mapping[str, str] = {
     "use a host name that the service's certificate has, or give it a certificate with this name": _SERVICE,
     "correct `catalog.uri`: some services have another address for writers, and some have none": _SERVICE,
     "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off": _SERVICE,
-    "run `frazil status …`, which reports within seconds why a metadata file cannot be read; Iceberg tries it for a"
-    " minute and a half before the log has the reason": _SERVICE,
+    "check that the catalog and the store answer this machine: a refused load ends within seconds, and a silent service is"
+    " waited for until its timeout": _SERVICE,
+    "check that both answer this machine at their addresses in the pipeline file": _SERVICE,
     "check that the store is running at `s3.endpoint` under `catalog.properties`, or without it in the region of"
     " `client.region`; Frazil retries with back-off": _SERVICE,
     "name a catalog that takes new tables, or create the table by the tool that the catalog has for it": _SERVICE,

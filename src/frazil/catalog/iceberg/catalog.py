@@ -31,16 +31,14 @@ from frazil.catalog.iceberg.java import (
     remove,
     unavailable,
 )
+from frazil.catalog.iceberg.loads import Loads
 from frazil.catalog.iceberg.opening import (
     ask_catalog,
     commits_together,
     create_twice,
-    impatient,
     is_absent,
     is_unmade,
-    load_table,
     open_catalog,
-    read_patiently,
     refuse_failed,
     refuse_other_kind,
     refused_creation,
@@ -83,10 +81,8 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         hadoop: Mapping[str, str],
         vends_credentials: bool = False,
-        is_impatient: bool = False,
         name: str = "frazil",
     ) -> None:
-        """is_impatient: whether the load of a table ends after seconds where its metadata file cannot be read."""
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
         #: The pipeline whose progress is read and written.
@@ -112,7 +108,7 @@ class IcebergCatalog:
         self._main: IcebergCatalog | None = None
         #: Asks for a namespace: takes the catalog's address and the name; see `ask_catalog`.
         self.ask = partial(ask_catalog, gateway, self._catalog)
-        self._read = impatient(gateway) if is_impatient else read_patiently
+        self._loads = Loads(gateway, self._catalog)
 
     def with_branches(self, branches: Callable[[str], str]) -> IcebergCatalog:
         """Returns this catalog. branches: returns the branch that a table is read from and committed to."""
@@ -477,7 +473,7 @@ class IcebergCatalog:
 
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
-        return self._read(table, lambda: load_table(self.gateway, self._catalog, self._identifier(table)))
+        return self._loads.load(table, self._identifier(table))
 
     def _is_absent(self, table: str, error: Exception) -> bool:
         """Returns whether a table that could not be loaded, with `error`, does not exist."""
@@ -514,7 +510,7 @@ class IcebergCatalog:
         if java is not None and not self.reader.vends_credentials:
             try:
                 # Java reports a table that is gone once, and answers null from then on.
-                if (metadata := self._read(table, self._operations.of(table, java).refresh)) is not None:
+                if (metadata := self._loads.refresh(table, self._operations.of(table, java))) is not None:
                     return java, metadata
             except java_errors() as error:
                 if not is_another_table(error):

@@ -180,7 +180,7 @@ def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
     """Returns the error of a table whose metadata file `file` cannot be read. words: what reading it failed with."""
     is_unreached = file.startswith("s3:") and _UNREACHED_WORDS.search(words)
     remedy = _S3_REMEDY if is_unreached else "make the file readable for this user, or restore it from a copy"
-    remedy = refusal_remedy(words, _SETTINGS) or remedy
+    remedy = BUCKET_REMEDY if NO_BUCKET.search(words) else refusal_remedy(words, _SETTINGS) or remedy
     message = f"the table cannot be loaded: its metadata file {file} cannot be read: {_REQUEST.sub('', words)}"
     return UnavailableError(message, remedy=remedy, where=table)
 

@@ -60,7 +60,8 @@ class Services:
 
 class RunTimeouts:
     """Counts the seconds in which the run has only waited. A running batch is no wait, unless its table's last attempt
-    has failed, and neither are commits of other processes; so a long catch-up is never interrupted.
+    has failed, and neither are commits of other processes; so a long catch-up is never interrupted. The first load of a
+    table is a wait, until it ends.
     """
 
     def __init__(self, clock: Clock, limit_s: float | None = None, awaits_topics: bool = False) -> None:
@@ -71,6 +72,8 @@ class RunTimeouts:
         self._outage: UnavailableError | None = None
         #: The newest snapshot of each table of other processes, as far as it is known.
         self._of_others: dict[str, int | None] = {}
+        #: The tables that were loaded; None before the first check.
+        self._loaded: set[str] | None = None
         #: Whether a table without a topic is waited for; otherwise the run ends without it.
         self.awaits_topics = awaits_topics
 
@@ -111,7 +114,10 @@ class RunTimeouts:
             for table in tables
             if not table.schedule.is_owned
         }
-        if others != self._of_others:
+        loaded = {table.name for table in tables if table.catalog.loaded_at_s}
+        is_another_loaded = self._loaded is not None and not loaded <= self._loaded
+        self._loaded = loaded
+        if others != self._of_others or is_another_loaded:
             self._of_others = others
             self.reset()
         if any(_is_at_work(table) and not is_caught_up([table]) for table in tables):
@@ -129,7 +135,10 @@ class RunTimeouts:
         first = min(waiting, key=lambda table: (not table.status.reason, table.name))
         others = f" (and {len(waiting) - 1} more tables wait)" if len(waiting) > 1 else ""
         reason, remedy = first.status.reason, first.status.remedy
-        if not reason:
+        if not reason and _is_first_load(first):
+            reason = "the catalog or the store has not answered its load"
+            remedy = "check that both answer this machine at their addresses in the pipeline file"
+        elif not reason:
             reason = "the process that works on it has not committed the records that existed at the start"
             remedy = "look at that process with `frazil status`"
         outage = UnavailableError(f"table {first.name}: {reason}{others}", remedy=remedy, where=first.status.where)
@@ -148,13 +157,19 @@ class RunTimeouts:
 
 def _is_at_work(table: Table) -> bool:
     """Whether something is done for the table, and nothing has failed since it last went well."""
-    return table.schedule.is_owned and table.schedule.in_flight and not table.schedule.failures
+    schedule = table.schedule
+    return schedule.is_owned and schedule.in_flight and not schedule.failures and not _is_first_load(table)
+
+
+def _is_first_load(table: Table) -> bool:
+    """Whether the table is being loaded and has not been loaded before: it may wait for a service."""
+    return table.schedule.in_flight and not table.catalog.loaded_at_s
 
 
 def _is_waited_for(table: Table) -> bool:
-    """Whether the table backs off, or is worked on by another process."""
+    """Whether the table backs off, is loaded for the first time, or is worked on by another process."""
     is_of_another = not table.schedule.is_owned and table.status.run_state is not RunState.STOPPED
-    return table.status.run_state is RunState.BACKING_OFF or is_of_another
+    return table.status.run_state is RunState.BACKING_OFF or _is_first_load(table) or is_of_another
 
 
 def _duration(seconds: float) -> str:

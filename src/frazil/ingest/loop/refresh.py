@@ -33,7 +33,7 @@ log = structlog.get_logger("frazil")
 TOPICS_EVERY_S = 5.0
 # At its start a process continues without the remaining tables once no load has ended for so long.
 FIRST_LOADS_S = 5.0
-# Iceberg reads a metadata file twenty times, for a minute and a half, before it reports why it cannot.
+# A load that is refused ends earlier, with the reason.
 SLOW_LOAD_S = 15.0
 
 
@@ -154,8 +154,8 @@ class Refresher:
         for name in [name for name, begun_s in self._begun_s.items() if now_s >= begun_s + SLOW_LOAD_S]:
             waited_s = round(now_s - self._begun_s.pop(name))
             remedy = (
-                f"run `frazil status {name}`, which reports within seconds why a metadata file cannot be read; Iceberg tries"
-                " it for a minute and a half before the log has the reason"
+                "check that the catalog and the store answer this machine: a refused load ends within seconds, and a silent"
+                " service is waited for until its timeout"
             )
             log.warning("table_load_slow", table=name, waited_s=waited_s, remedy=remedy)
 

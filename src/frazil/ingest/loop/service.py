@@ -238,16 +238,27 @@ class Service:
                 if self._timeouts.is_limited:
                     self._discovery.add_named()
                 self._discovery.asked_at_s = self._clock.monotonic_s()
-                self._refresher.load_all(self._wait)
-                break
             except UnavailableError as error:
                 self._wait_after_outage(error)
+                continue
+            self._refresher.load_all(self._wait_for_loads)
+            break
         else:  # A signal came before the services answered.
             return
         epoch = 1 + max((table.progress.writer.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
         self._suspects.last_until_s = self._clock.monotonic_s() + OTHERS_FIRST_S
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
+
+    def _wait_for_loads(self, timeout_s: float) -> bool:
+        """Waits as `_wait` for the first load of the tables.
+
+        Raises: UnavailableError when the limit of the run's timeouts is reached.
+        """
+        has_news = self._wait(timeout_s)
+        if not self._ending.has_begun:
+            self._timeouts.check(self.tables)
+        return has_news
 
     def _wait_after_outage(self, error: UnavailableError) -> None:
         """Logs an outage that concerns every table, and waits, longer each time. A table that already backs off keeps
