@@ -1,5 +1,6 @@
-"""Compiles the loops of each kind of table, by using each on a value or two: `frazil setup` keeps what a first batch would
-otherwise wait for, sketches of quantiles for half a minute of one core.
+"""What `frazil setup` compiles: the loops of each kind of table, each by a value or two.
+
+A first batch would wait for them, with a sketch of quantiles for a quarter of a minute.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def of_dedupe() -> None:
 
 def of_history() -> None:
     """Compiles those of tables with `mode: history`."""
-    nothing, one = np.zeros(0, np.int64), np.array([0, 1])
-    changes = KeyChanges(one, np.zeros(1, np.int64), np.zeros(1, np.bool_), np.ones(1, np.bool_))
+    nothing, begins = np.zeros(0, np.int64), np.array([0, 1])
+    changes = KeyChanges(begins, np.zeros(1, np.int64), np.zeros(1, np.bool_), np.ones(1, np.bool_))
     stored = StoredVersions(np.zeros(2, np.int64), nothing, nothing, nothing)
     apply_changes(stored, changes, np.zeros(1, np.int64), Rules(is_ordered=True, has_untracked=False))
 
