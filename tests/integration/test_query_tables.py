@@ -17,6 +17,8 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
+from tests.fixtures.in_process import ended_on
 from tests.integration.pipelines import Ledger, Pipeline, ended
 from tests.integration.queried_tables import (
     LENIENT,
@@ -70,20 +72,24 @@ class Scene:
         self.shown = ""
 
     def command(self, *words: str) -> tuple[int, Mapping[str, Any]]:
-        """The exit code and the document of a command."""
+        """The exit code and the document of a command, which is a process as its user's are."""
         done, document = self.pipeline.command(*words)
         return done.returncode, document
 
+    def looked(self, jvm: Jvm, *words: str) -> tuple[int, dict[str, Any]]:
+        """The same of a command that evaluates nothing in Spark, in the process of the tests."""
+        return ended_on(jvm, self.pipeline.file, {}, *words)
+
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def scene(broker: EmbeddedBroker, jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     made = Scene(broker, tmp_path_factory.mktemp("queries"))
-    code, plan = made.command("plan")
+    code, plan = made.looked(jvm, "plan")
     assert code == 4
     columns = {name: [(one["name"], one["type"]) for one in table["columns"]] for name, table in plan["tables"].items()}
     assert columns["s.orders"] == [("id", "long"), ("email", "string"), ("amount", "decimal(12, 2)"), ("at", "long")]
     assert columns["s.visits"] == [("visit", "long"), ("origin", "string")]
-    [unwell] = [check for check in made.pipeline.checks() if not check["ok"]]
+    [unwell] = [check for check in made.looked(jvm, "check")[1]["checks"] if not check["ok"]]
     assert unwell["name"] == f"topic {made.topics['orders']}x"
     assert f"did you mean `{made.topics['orders']}`?" in unwell["remedy"]
     made.tried = made.command("try", "s.orders", "--records", "3")
@@ -93,7 +99,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     made.reported = document["tables"]
     well = {name: table for name, table in made.document["tables"].items() if name not in UNWELL}
     made.pipeline = Pipeline(made.folder, {**made.document, "tables": well})
-    code, plan = made.command("plan")
+    code, plan = made.looked(jvm, "plan")
     assert (code, plan["changes"]) == (0, False)
     made.before = {name: rows(made.folder, name) for name in _NOTED}
     made.document["tables"]["s.orders"]["select"] = SELECT.format(amount=LENIENT)
@@ -144,8 +150,8 @@ def test_try_shows_each_record_with_its_row_its_drop_or_its_error(scene: Scene) 
     assert (dropped["dropped"], dropped["input"][0]["kind"]) == (["where"], "visit")
 
 
-def test_lineage_names_the_fields_and_keys_of_each_column(scene: Scene) -> None:
-    code, found = scene.command("lineage")
+def test_lineage_names_the_fields_and_keys_of_each_column(scene: Scene, jvm: Jvm) -> None:
+    code, found = scene.looked(jvm, "lineage")
     assert code == 0
     orders = found["tables"]["s.orders"]
     assert {one["name"]: one["fields"] for one in orders["columns"]} == {

@@ -166,7 +166,7 @@ def test_a_silent_store_holds_one_java_thread_of_a_table_however_often_it_is_loa
     own = {**properties, **silent, "s3.endpoint": f"http://127.0.0.1:{way.port}"}
     catalog, before = IcebergCatalog(jvm.gateway, "p", own, {}), java_threads(jvm)
     with way.silent():
-        for _ in range(10):
+        for _ in range(4):
             with pytest.raises(UnavailableError, match=r"metadata\.json cannot be read: .*timed out"):
                 catalog.load(TABLES[0])
             assert len(java_threads(jvm) - before) <= 1

@@ -35,6 +35,7 @@ _LINE = re.compile(
 _TRIES = 4
 _LONGEST_S = 5.0
 _LOOKS_EVERY_MS = 500
+_ENDS_WITHIN_MS = 500
 # Commits log the files that they read, too: what was logged is taken at least so often while tables are loaded.
 _TAKEN_EVERY_S = 60.0
 
@@ -86,7 +87,8 @@ class Loads:
     def _result(self, table: str, call: Any) -> Any:
         """Returns the result of a Java Callable that loads the table."""
         last = self._abandoned.get(table)
-        if last is not None and not last.thread.executor.isTerminated():  # A table has at most one such thread.
+        # A table has at most one such thread, which notices the interrupt within milliseconds unless it waits for a store.
+        if last is not None and not last.thread.executor.awaitTermination(_ENDS_WITHIN_MS, self._milliseconds):
             raise unreadable_metadata(last.failure, last.file, table)
         thread, log = self._threads.take(), self._threads.log
         reading, future = log.follow(thread.name), thread.executor.submit(call)
