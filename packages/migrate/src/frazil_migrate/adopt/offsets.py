@@ -44,7 +44,7 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
     """
     try:
         text = file.read_text(encoding="utf-8-sig")  # Editors of Windows write a mark at the beginning.
-        refuse_fractions(text)
+        _refuse_fractions(text)
         offsets = by_partition(load_offsets(text))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise TableStopped(f"the offsets cannot be read: {error}", _FILE_REMEDY, str(file)) from None
@@ -55,7 +55,7 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
     return SourceOffsets(offsets, f"file {file}")
 
 
-def refuse_fractions(text: str) -> None:
+def _refuse_fractions(text: str) -> None:
     """Raises ValueError for the JSON of offsets in which a value is not a whole number, which `int` would make one."""
     for topic, offsets in json.loads(text).items():
         for partition, offset in offsets.items():
