@@ -28,7 +28,18 @@ from tests.integration.servers import RestCatalogServer
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 PUBLISHES = int(os.environ.get("FRAZIL_PUBLISHES", "1000"))
 RATE = int(os.environ.get("FRAZIL_RATE", "10000"))
-_LOOKING_SHARE = 0.2
+COMPILES_SOON = " ".join(
+    f"-XX:{option}"
+    for option in (
+        "CompileThresholdScaling=1",
+        "Tier4InvocationThreshold=5000",
+        "Tier4MinInvocationThreshold=600",
+        "Tier4CompileThreshold=15000",
+        "Tier4BackEdgeThreshold=40000",
+    )
+)
+"""The defaults of Java 17, which a pipeline's own options have changed for a quick start."""
+_LOOKING_SHARE = 0.1
 """Of the time of the soak: reading twenty tables whole takes as long as publishing them."""
 
 
@@ -78,8 +89,8 @@ def test_tables_of_a_rest_catalog_are_published_in_one_commit(
 def test_20_tables_are_published_1000_times(broker: EmbeddedBroker, tmp_path: Path) -> None:
     # Each publish ends a batch of every table: there are no other commits.
     chain = Chain(broker, tmp_path, tuple(f"t{number}" for number in range(20)), every="100ms", interval="1m")
-    # Over an hour the second compiler pays.
-    chain.conf = {"spark.driver.extraJavaOptions": "-Xshare:auto"}
+    # Over an hour it pays to compile as soon as the JVM does by itself: warm, nineteen audits take 4 CPU-s in place of 6.
+    chain.conf = {"spark.driver.extraJavaOptions": f"-Xshare:auto {COMPILES_SOON}"}
     chain.writes = 10  # Else audits of a million rows are most of it.
     clock = SystemClock()
     begun_s = due_s = clock.monotonic_s()
