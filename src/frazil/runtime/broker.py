@@ -109,7 +109,10 @@ def _single_node() -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         # After a SIGKILL the controller refuses the broker until its old session ends; the default is 9 s.
         "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "200",
+        "broker.heartbeat.interval.ms": "500",
+        # Nobody follows the metadata of a single node: without a record each half second an idle broker takes 3.4 % of a core
+        # in place of 4.8 %.
+        "metadata.max.idle.interval.ms": "0",
     }
 
 
