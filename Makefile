@@ -68,7 +68,6 @@ picture: setup
 test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.fetching
 	$(BIN)/python -m tests.fixtures.recording
-	$(BIN)/python -m tests.fixtures.stores.programs versitygw
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.

@@ -20,7 +20,7 @@ from tests.acceptance.verifier import load_iceberg
 from tests.fixtures.forks import run_to_end
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.processes import plain_environment
-from tests.fixtures.stores.programs import go_program
+from tests.fixtures.stores.go_programs import go_program
 from tests.integration.servers import HOST, RestCatalogServer, Server
 
 _FOLDER = ROOT / "deploy" / "compose"

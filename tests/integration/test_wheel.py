@@ -13,6 +13,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections.abc import Callable
 from email.parser import Parser
 from pathlib import Path
 
@@ -56,22 +57,38 @@ def core(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("core"), [*wheels.glob("frazil-*.whl")])
 
 
+@pytest.fixture(scope="module")
+def typed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel of the core and nothing that it requires: the types of the API are its
+    own, and a checker reads nothing else.
+    """
+    folder = tmp_path_factory.mktemp("typed")
+    _install_wheels(folder, [*wheels.glob("frazil-*.whl")])
+    return folder / "venv/bin/python"
+
+
 def install(folder: Path, wheels: list[Path]) -> Path:
     """Installs the wheels; returns the folder of the programs. The packages that Frazil requires are those of the tests' own
     environment, as to install them takes minutes.
     """
-    venv.create(folder / "venv", with_pip=False)
-    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")}))
+    site = _install_wheels(folder, wheels)
     required = folder / "required"
     required.mkdir()
     for entry in Path(pytest.__file__).parent.parent.iterdir():
         if not entry.name.removeprefix("_").startswith("frazil"):
             (required / entry.name).symlink_to(entry)
     (site / "required.pth").write_text(f"{required}\n")
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv/bin/python")]
-    run(*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels), directory=folder)
     _take_compiled(site / "frazil")
     return folder / "venv/bin"
+
+
+def _install_wheels(folder: Path, wheels: list[Path]) -> Path:
+    """Makes an environment with the wheels alone; returns the folder of its packages."""
+    venv.create(folder / "venv", with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv/bin/python")]
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels), directory=folder)
+    at = {"base": str(folder / "venv"), "platbase": str(folder / "venv")}
+    return Path(sysconfig.get_path("purelib", vars=at))
 
 
 def _take_compiled(package: Path) -> None:
@@ -165,7 +182,7 @@ def test_the_wheel_and_the_source_say_what_they_are(tmp_path: Path) -> None:
     assert "src/frazil/py.typed" in names
 
 
-def test_programs_that_use_the_installed_package_are_checked_by_its_types(installed: Path, tmp_path: Path) -> None:
+def test_programs_that_use_the_installed_package_are_checked_by_its_types(typed: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from typing import assert_type\nimport frazil\n"
@@ -175,7 +192,7 @@ def test_programs_that_use_the_installed_package_are_checked_by_its_types(instal
         "assert_type(shop.status().tables[0].lag.lag_records, int | None)\n"
         "assert_type(shop.plan().tables, tuple[frazil.PlannedTable, ...])\n"
     )
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed / "python")]
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(typed)]
     checked = run(*mypy, "--follow-imports", "silent", str(program), directory=tmp_path)
     assert checked.startswith("Success")
 
@@ -197,87 +214,110 @@ def test_the_core_imports_no_extra_and_lists_what_each_would_add(core: Path, tmp
     assert run(str(core / "python"), "-c", checked, directory=tmp_path) == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("extra", "name"), [(extra.name, name) for extra in EXTRAS for name in extra.added.get("frazil.commands", ())[:1]]
-)
+@pytest.fixture(scope="module")
+def without_extras(core: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, str]]:
+    """How a command ends with the core alone, and what it reports. All of them are called in one process, as each would
+    spend seconds on imports; that the installed command is a process of its own: the first test of this file.
+    """
+    calls = [(name.split("."), "") for _, name in COMMANDS]
+    calls += [(["status"], file_with_key(text)) for _, text in KEYS]
+    calls += [(["status"], file_with_table(settings)) for _, settings, _ in SETTINGS]
+    folder = tmp_path_factory.mktemp("calls")
+    (folder / "calls.json").write_text(json.dumps(calls))
+    answers = json.loads(run(str(core / "python"), "-c", _CALLER, directory=folder, PROTECT_KEY="k" * 32))
+    ended = {json.dumps(call): answer for call, answer in zip(calls, answers, strict=True)}
+
+    def ended_of(words: list[str], text: str = "") -> tuple[int, str]:
+        code, reported = ended[json.dumps((words, text))]
+        return code, reported
+
+    return ended_of
+
+
+def file_with_key(text: str) -> str:
+    """A pipeline file whose last line has this key."""
+    table = [] if text.startswith("tables") else ["tables: {a.b: {topic: t}}"]
+    return "\n".join([*table, "pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", text])
+
+
+def file_with_table(settings: str) -> str:
+    """A pipeline file whose last line has a table with these settings."""
+    lines = ["pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", "tables:", f"  a.b: {{topic: t, {settings}}}"]
+    return "\n".join(lines)
+
+
+COMMANDS = [(extra.name, name) for extra in EXTRAS for name in extra.added.get("frazil.commands", ())[:1]]
+KEYS = [
+    ("cluster", "spark: {master: 'spark://127.0.0.1:9'}"),
+    ("ha", "ha: {elect: kafka}"),
+    ("http", "http: {listen: '127.0.0.1:9'}"),
+    ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
+    ("verify", "verify: {every: 1h}"),
+    ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
+    ("publish", "tables: {a.b: {topic: t, branch: b, publish: {}}}"),
+]
+SETTINGS = [
+    ("cdc", "envelope: canal", "the envelope `canal`"),
+    ("lookup", "lookup: {c: {table: r.c, on: a = b, take: [d]}}", "the setting `lookup`"),
+    ("transactions", "envelope: debezium, atomic: transaction", "the setting `atomic`"),
+    ("expect", "expect: {positive: 'a > 0'}", "the stage `expect`"),
+    ("blobs", "blobs: {columns: [a], store: /blobs}", "the stage `blobs`"),
+    ("protect", "protect: {a: hash}, protect_key: '${env:PROTECT_KEY}'", "the stage `protect`"),
+    ("state", "mode: upsert, key_columns: [a], merge: {n: sum}", "the kind of table `merge`"),
+    ("state", "select: 'select a, sum(n) as n from records group by a'", "the kind of table `merge`"),
+    ("state", "mode: history, key_columns: [a]", "the kind of table `history`"),
+    ("state", "dedupe: {by: [a]}", "the kind of table `dedupe`"),
+    ("jsonschema", "value: {format: json_schema}", "the format `json_schema`"),
+    ("protobuf", "value: {format: protobuf}", "the format `protobuf`"),
+    ("protobuf", "value: {format: avro}, key: {format: protobuf}", "the format `protobuf`"),
+]
+# Each call finds the pipeline file of its own, or none, in the working directory.
+_CALLER = """
+import contextlib, io, json, pathlib, sys
+from frazil.cli.main import main
+
+file, answers = pathlib.Path("frazil.yaml"), []
+for words, text in json.loads(pathlib.Path("calls.json").read_text()):
+    file.unlink(missing_ok=True)
+    if text:
+        file.write_text(text)
+    with contextlib.redirect_stderr(io.StringIO()) as reported:
+        code = main(words)
+    answers.append((code, reported.getvalue()))
+assert not [name for name in sys.modules if name.startswith("frazil_")]
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.parametrize(("extra", "name"), COMMANDS)
 def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
-    core: Path, tmp_path: Path, extra: str, name: str
+    without_extras: Callable[..., tuple[int, str]], extra: str, name: str
 ) -> None:
-    words = [str(core / "frazil"), *name.split(".")]
-    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (
+    assert without_extras(name.split(".")) == (
         2,
         f"error: the command `{name.replace('.', ' ')}` is in the package frazil-{extra}, which is not installed\n"
         f"remedy: install it with `pip install 'frazil[{extra}]'`\n",
     )
 
 
-@pytest.mark.parametrize(
-    ("extra", "text"),
-    [
-        ("cluster", "spark: {master: 'spark://127.0.0.1:9'}"),
-        ("ha", "ha: {elect: kafka}"),
-        ("http", "http: {listen: '127.0.0.1:9'}"),
-        ("registry", "registry: {url: 'http://127.0.0.1:9'}"),
-        ("verify", "verify: {every: 1h}"),
-        ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
-        ("publish", "tables: {a.b: {topic: t, branch: b, publish: {}}}"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "text"), KEYS)
 def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
-    core: Path, tmp_path: Path, extra: str, text: str
+    without_extras: Callable[..., tuple[int, str]], extra: str, text: str
 ) -> None:
-    table = [] if text.startswith("tables") else ["tables: {a.b: {topic: t}}"]
-    lines = [*table, "pipeline: p", "kafka: {bootstrap.servers: '127.0.0.1:9'}", text]
-    (tmp_path / "frazil.yaml").write_text("\n".join(lines))
-    words = [str(core / "frazil"), "status"]
-    ended = subprocess.run(words, cwd=tmp_path, env=plain_environment(), capture_output=True, text=True, check=False)
+    file = file_with_key(text)
     key = "spark.master" if extra == "cluster" else extra
-    assert (ended.returncode, ended.stderr) == (
+    assert without_extras(["status"], file) == (
         2,
         f"error: what `{key}` configures is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:{len(lines)}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:{len(file.splitlines())}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
     )
 
 
-@pytest.mark.parametrize(
-    ("extra", "settings", "what"),
-    [
-        ("cdc", "envelope: canal", "the envelope `canal`"),
-        ("lookup", "lookup: {c: {table: r.c, on: a = b, take: [d]}}", "the setting `lookup`"),
-        ("transactions", "envelope: debezium, atomic: transaction", "the setting `atomic`"),
-        ("expect", "expect: {positive: 'a > 0'}", "the stage `expect`"),
-        ("blobs", "blobs: {columns: [a], store: /blobs}", "the stage `blobs`"),
-        ("protect", "protect: {a: hash}, protect_key: '${env:PROTECT_KEY}'", "the stage `protect`"),
-        ("state", "mode: upsert, key_columns: [a], merge: {n: sum}", "the kind of table `merge`"),
-        ("state", "select: 'select a, sum(n) as n from records group by a'", "the kind of table `merge`"),
-        ("state", "mode: history, key_columns: [a]", "the kind of table `history`"),
-        ("state", "dedupe: {by: [a]}", "the kind of table `dedupe`"),
-        ("jsonschema", "value: {format: json_schema}", "the format `json_schema`"),
-        ("protobuf", "value: {format: protobuf}", "the format `protobuf`"),
-        ("protobuf", "value: {format: avro}, key: {format: protobuf}", "the format `protobuf`"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "settings", "what"), SETTINGS)
 def test_an_envelope_a_format_a_stage_or_a_kind_of_an_extra_that_is_not_installed_names_what_to_install(
-    core: Path, tmp_path: Path, extra: str, settings: str, what: str
+    without_extras: Callable[..., tuple[int, str]], extra: str, settings: str, what: str
 ) -> None:
-    lines = [
-        "pipeline: p",
-        "kafka: {bootstrap.servers: '127.0.0.1:9'}",
-        "tables:",
-        f"  a.b: {{topic: t, {settings}}}",
-    ]
-    (tmp_path / "frazil.yaml").write_text("\n".join(lines))
-    words = [str(core / "frazil"), "status"]
-    ended = subprocess.run(
-        words,
-        cwd=tmp_path,
-        env={**plain_environment(), "PROTECT_KEY": "k" * 32},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (
+    assert without_extras(["status"], file_with_table(settings)) == (
         2,
         f"error: {what} is in the package frazil-{extra}, which is not installed\n"
         f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
