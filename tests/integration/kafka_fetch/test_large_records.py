@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ MIB = 1 << 20
 _LARGE = {"max.message.bytes": str(90 * MIB)}
 _HEAP = {"message.max.bytes": str(90 * MIB), "replica.fetch.max.bytes": str(90 * MIB), "fetch.max.bytes": str(90 * MIB)}
 _LIMIT_MIB = 600
+Logs = Callable[[int, str, bool], Written]
 
 
 def _slow(*codecs: str) -> list[Any]:
@@ -28,6 +30,12 @@ def _slow(*codecs: str) -> list[Any]:
 def large_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(tmp_path_factory.mktemp("large"), properties=_HEAP) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def logs(large_broker: EmbeddedBroker) -> Logs:
+    """See between_small_ones. To write a record takes as long as to read it: the tests that read the same one share it."""
+    return cache(partial(between_small_ones, large_broker))
 
 
 def chance(size: int) -> bytes:
@@ -48,7 +56,9 @@ def read(log: Written, most: int, end: int = 3, limit_mib: int = _LIMIT_MIB, **m
     return dict(json.loads(done.stdout))
 
 
-def between_small_ones(broker: EmbeddedBroker, value: bytes, codec: str) -> Written:
+def between_small_ones(broker: EmbeddedBroker, size_mib: int, codec: str, is_chance: bool) -> Written:
+    """A log with a value of this size, of chance or of zeros, between small ones."""
+    value = chance(size_mib * MIB) if is_chance else bytes(size_mib * MIB)
     log = Written(broker, properties=_LARGE)
     most = {"message.max.bytes": 999_999_999, "queue.buffering.max.kbytes": 2**20, "linger.ms": 50}
     for one in (b"before", value, b"behind"):
@@ -57,8 +67,8 @@ def between_small_ones(broker: EmbeddedBroker, value: bytes, codec: str) -> Writ
 
 
 @pytest.mark.parametrize("codec", [*_slow("none", "gzip", "snappy", "zstd"), "lz4"])
-def test_a_record_of_40_mib(large_broker: EmbeddedBroker, codec: str) -> None:
-    log = between_small_ones(large_broker, chance(40 * MIB), codec)
+def test_a_record_of_40_mib(logs: Logs, codec: str) -> None:
+    log = logs(40, codec, True)
     cut = read(log, MIB)
     assert cut["found"] == [[0, 6, 0], [1, None, 40 * MIB], [2, 6, 0]]
     assert cut["taken_mib"] < 250
@@ -70,24 +80,23 @@ def test_a_record_of_40_mib(large_broker: EmbeddedBroker, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", [*_slow("lz4"), "zstd"])
-def test_a_record_of_300_mib_that_is_compressed_to_little(large_broker: EmbeddedBroker, codec: str) -> None:
-    log = between_small_ones(large_broker, bytes(300 * MIB), codec)
+def test_a_record_of_300_mib_that_is_compressed_to_little(logs: Logs, codec: str) -> None:
+    log = logs(300, codec, False)
     cut = read(log, MIB)
     assert cut["found"] == [[0, 6, 0], [1, None, 300 * MIB], [2, 6, 0]]
     # Pages of the file that it was decompressed to, which the system may take back.
     assert cut["taken_mib"] < 450
 
 
-def test_an_answer_of_80_mib_goes_to_a_file(large_broker: EmbeddedBroker) -> None:
-    log = between_small_ones(large_broker, chance(80 * MIB), "none")
+def test_an_answer_of_80_mib_goes_to_a_file(logs: Logs) -> None:
+    log = logs(80, "none", True)
     cut = read(log, MIB, limit_mib=400)
     assert cut["found"] == [[0, 6, 0], [1, None, 80 * MIB], [2, 6, 0]]
 
 
-@pytest.mark.parametrize(("size", "codec"), [(80 * MIB, "none"), (300 * MIB, "zstd")])
-def test_a_disk_that_is_full_is_an_error(large_broker: EmbeddedBroker, size: int, codec: str) -> None:
-    value = chance(size) if codec == "none" else bytes(size)
-    log = between_small_ones(large_broker, value, codec)
+@pytest.mark.parametrize(("size_mib", "codec", "is_chance"), [(80, "none", True), (300, "zstd", False)])
+def test_a_disk_that_is_full_is_an_error(logs: Logs, size_mib: int, codec: str, is_chance: bool) -> None:
+    log = logs(size_mib, codec, is_chance)
     # The shell's limit of a file's size: what a full disk does, without one.
     limited = (
         "import resource, runpy, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from pyiceberg.table import StaticTable
 
+from frazil.runtime.jvm import Jvm
 from frazil_blobs import read
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
@@ -52,7 +53,7 @@ class Sender:
         self._feed.flush()
 
 
-def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline) -> None:
+def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline, jvm: Jvm) -> None:
     objects = pipeline.folder / "objects"
     (pipeline.folder / "looks.py").write_text(FUNCTION)
     table, topic = pipeline.add_fed_table(
@@ -94,12 +95,12 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
         (7, "chunk_missing", "part 2 of 3: part 1 is missing, or follows it"),
         (13, "chunk_conflict", "part 1 of 3: another part of the same id has this number"),
     ]
-    verified = pipeline.command("blobs", "verify", table, "--all")
+    verified = pipeline.command_on(jvm, "blobs", "verify", table, "--all")
     assert verified["snapshots"][-1]["objects"] == 4
 
 
 def test_a_value_whose_last_part_never_comes_is_one_dead_letter_whatever_happens_in_between(
-    pipeline: Pipeline, operator: Operator
+    pipeline: Pipeline, operator: Operator, jvm: Jvm
 ) -> None:
     table, topic = pipeline.add_fed_table(
         "raws",
@@ -115,7 +116,7 @@ def test_a_value_whose_last_part_never_comes_is_one_dead_letter_whatever_happens
     sender = Sender(pipeline, topic)
     sender.send(0, value_of(0, 3), 0, 1)
     pipeline.feed.produce(topic, [b"small"] * (WITHIN - 1), 0)
-    pipeline.catch_up()
+    pipeline.command_on(jvm, "run", "--until-caught-up")
     assert pipeline.metadata(f"{table}__dead_letters") is None  # The last part may be the next record.
     pipeline.feed.produce(topic, [b"small"], 0)
     with pipeline.running(failpoints="dead_letters.before=kill@1") as run:
@@ -126,10 +127,10 @@ def test_a_value_whose_last_part_never_comes_is_one_dead_letter_whatever_happens
     assert dead_letters(pipeline, table) == abandoned
     by_hand = operator.open(pipeline.folder, table)
     by_hand.roll_back(by_hand.snapshot_ids[0])
-    pipeline.catch_up()
+    pipeline.command_on(jvm, "run", "--until-caught-up")
     assert dead_letters(pipeline, table) == abandoned
     for level in ("--rows", "--ledger"):
-        [verified] = pipeline.command("verify", table, level)["tables"].values()
+        [verified] = pipeline.command_on(jvm, "verify", table, level)["tables"].values()
         assert verified["equal"], verified
 
 
