@@ -168,6 +168,7 @@ SERVICES: Mapping[str, str] = {
             "give the configuration of a table topic; --topic names the topic of plain properties",
             "correct it, or give the file that has the flow",
             "give the file that has `CREATE FLOW … AS AUTO CDC INTO`, or `create_auto_cdc_flow(…)`",
+            "give one of …, or application.properties",
             "write `FROM` and the source of the changes, and import again",
             "write `KEYS` and the columns that identify a row, and import again",
             "write `SEQUENCE BY` and the column that orders the changes of a row, and import again",
