@@ -129,6 +129,7 @@ SERVICES: Mapping[str, str] = {
         f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",
     ),
     "give --bootstrap-servers HOST:PORT": _INIT,
+    "create it, or name another with -f": _INIT,
     "name another with -f": _INIT,
     "write --kafka 'NAME=${env:VARIABLE}'": _INIT,
     "write it so, such as --kafka security.protocol=SSL": _INIT,
