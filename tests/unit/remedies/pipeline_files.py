@@ -359,6 +359,8 @@ PARTITIONS = [
     _of_partitions("[raw]", "['bucket(raw, 16)']"),
     tables("columns: {n: long}, partition_by: ['bucket[n]']", "columns: {n: long}, partition_by: ['bucket(n, 16)']"),
     tables("columns: {n: date}, partition_by: ['day[n]']", "columns: {n: date}, partition_by: [day(n)]"),
+    tables("partition_by: 'day(ts);bucket(id, 4)'", "partition_by: [day(ts), 'bucket(id, 4)']"),
+    tables("partition_by: ['day(ts);region']", "partition_by: [day(ts), region]"),
     tables("columns: {n: string}, partition_by: [day(n)]", "columns: {n: timestamptz}, partition_by: [day(n)]"),
     tables("columns: {n: long}, partition_by: [day(n)]", "columns: {n: timestamptz(ms)}, partition_by: [day(n)]"),
     tables(
