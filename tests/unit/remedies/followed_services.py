@@ -173,7 +173,6 @@ SERVICES: Mapping[str, str] = {
             "write `FROM` and the source of the changes, and import again",
             "write `KEYS` and the columns that identify a row, and import again",
             "write `SEQUENCE BY` and the column that orders the changes of a row, and import again",
-            "write what is behind the clause, or remove it, and import again",
             "give the script with the CREATE TABLE and INSERT INTO statements",
             "keep one of them: tools take the last",
             "write it as a mapping, such as `{source-table: db.orders}`",
