@@ -2,7 +2,7 @@
 
 Besides `application.properties`, also as YAML or JSON: its operator's resource `DebeziumServer`, a ConfigMap that has the
 file, and environment variables, as a file of them or inside of Compose's or Kubernetes' YAML. A variable has `_` for each
-character of its property that is not a letter or a digit (MicroProfile Config, "Environment Variables Mapping Rules").
+character of its property that is not alphanumeric (MicroProfile Config, "Environment Variables Mapping Rules").
 """
 
 from __future__ import annotations
