@@ -105,8 +105,8 @@ def import_flows(text: str, brokers: str | None) -> Imported:
         draft.lose(*loss)
     for flow in pipeline.flows:
         _Table(draft, pipeline, flow).put()
-    for flow in pipeline.incomplete:
-        draft.lose(flow.target, f"{flow.reason} in the flow", flow.remedy)
+    for incomplete in pipeline.incomplete:
+        draft.lose(incomplete.target, f"{incomplete.reason} in the flow", incomplete.remedy)
     for statement in pipeline.unknown:
         draft.lose(statement, "the statement is not one of those that are read", "write what it does under `tables`")
     for name in pipeline.parameters:
