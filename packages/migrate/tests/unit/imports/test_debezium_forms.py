@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -74,7 +75,10 @@ _VARIABLES = {
     "QUARKUS_LOG_LEVEL": "INFO",
 }
 _LINES = [f"{name}={value}" for name, value in _VARIABLES.items()]
-_CONTAINER = {"name": "server", "env": [{"name": name, "value": value} for name, value in _VARIABLES.items()]}
+_CONTAINER: dict[str, Any] = {
+    "name": "server",
+    "env": [{"name": name, "value": value} for name, value in _VARIABLES.items()],
+}
 _DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
