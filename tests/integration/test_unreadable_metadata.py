@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Timer
 
@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from frazil.catalog.iceberg import loads
+from frazil.catalog.iceberg.answers import Refresh
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
@@ -99,6 +100,33 @@ def test_several_threads_learn_within_seconds_why_their_tables_cannot_be_read(
     wait_until(lambda: java_threads(jvm) <= before, lambda: str(java_threads(jvm)), WITHIN_S)
     proxy.always = None
     assert [state.name for load in load_at_once(catalog) if (state := load.result())] == TABLES
+
+
+def test_a_table_whose_commit_is_looked_up_is_refreshed_within_seconds(
+    jvm: LightJvm, properties: Mapping[str, str], proxy: StoreProxy
+) -> None:
+    """As after a commit without an answer, and before a compaction is committed."""
+    catalog = IcebergCatalog(jvm.gateway, "p", {**properties, "s3.endpoint": proxy.url}, {})
+    java = catalog.java_table(TABLES[2])
+    writing = IcebergCatalog(jvm.gateway, "p", properties, {})
+    assert writing.load(TABLES[2]) is not None
+    writing.mark(TABLES[2], "number", "7")
+    refresh, proxy.always = catalog.refresher(TABLES[2], java), "wrong key"
+    began = time.monotonic()
+    with pytest.raises(UnavailableError, match="request signature we calculated does not match"):
+        refresh()
+    assert time.monotonic() - began < WITHIN_S
+    proxy.always = None
+    wait_until(lambda: is_refreshed(refresh), "the table is refreshed", WITHIN_S)
+    assert java.properties().get("frazil.p.number") == "7"
+
+
+def is_refreshed(refresh: Refresh) -> bool:
+    """Whether the table is; the last thread that tried may not have ended yet."""
+    with suppress(UnavailableError):
+        refresh()
+        return True
+    return False
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "maintain --dry-run", "verify"])

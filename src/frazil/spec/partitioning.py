@@ -16,7 +16,7 @@ from pyiceberg.transforms import Transform, parse_transform
 
 from frazil.column_names import Spellings, fold_case
 from frazil.errors import SpecError
-from frazil.spec.syntax.document import Node, Scalar
+from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.forms import read_list, read_text, text_like
 from frazil.spec.syntax.keys import Form, JsonSchema, Read
 from frazil.spec.syntax.problems import Mistake, advice
@@ -45,6 +45,10 @@ _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
 _COMMAS = re.compile(r",(?![^()]*\))")
+_SEPARATORS = re.compile(r"[,;|](?![^()]*\))")
+"""What people write between terms of one text."""
+_HAS_SYNTAX = re.compile(r"\(|\s(?:asc|desc|first|last)$", re.IGNORECASE)
+"""What only a term has, and not the name of a column."""
 _WITHOUT_COMMA = re.compile(r"(\S+)\s+(\d+)")
 _CUT = re.compile(r"\w+\s*\([^()]*")
 _ALLOWED = {
@@ -173,7 +177,8 @@ def _read_partition_by(node: Node, _: Reading) -> tuple[PartitionTerm, ...]:
     terms: list[PartitionTerm] = []
 
     def read_one(item: Node) -> None:
-        term = parse_term(read_text(item))
+        text = _one_term(item, node, parse_term)
+        term = parse_term(text)
         _check_redundant(term, terms)
         terms.append(replace(term, line=item.line))
 
@@ -185,7 +190,8 @@ def _read_sort_by(node: Node, _: Reading) -> tuple[SortTerm, ...]:
     sorts: list[SortTerm] = []
 
     def read_one(item: Node) -> None:
-        sort = parse_sort(read_text(item))
+        text = _one_term(item, node, parse_sort)
+        sort = parse_sort(text)
         if any(other.term == sort.term for other in sorts):
             raise SpecError(f"`{sort.term.text}` occurs twice in `sort_by`", remedy="keep one of them")
         sorts.append(replace(sort, term=replace(sort.term, line=item.line)))
@@ -200,6 +206,29 @@ def _read_terms(node: Node, read_one: Callable[[Node], None]) -> None:
         read_one(node)
     else:
         read_list(node, read_one)
+
+
+def _one_term(item: Node, node: Node, parse: Callable[[str], PartitionTerm | SortTerm]) -> str:
+    """Returns the text of an entry of the list `node`, or of `node` itself.
+
+    Raises: SpecError where it has several terms: alone a text is not the name of a column with a separator in it.
+    """
+    if isinstance(item, Section) and len(item) == 1 and isinstance(column := next(iter(item.values())), Scalar):
+        word = next(iter(item))
+        if word.lower() in TRANSFORMS:
+            raise _written_otherwise(f"{word}: {column.text}", word.lower(), column.text)
+    text = read_text(item)
+    terms = [term.strip() for term in _SEPARATORS.split(text) if term.strip()]
+    if len(terms) < 2 or (item is not node and not any(map(_HAS_SYNTAX.search, terms))):
+        return text
+    for term in terms:
+        try:
+            parse(term)
+        except SpecError:
+            return text
+    listed = ", ".join(f'"{term}"' if "," in term else term for term in terms)
+    remedy = f"write `[{listed}]`" if item is node else f"write each as an entry of the list: `{listed}`"
+    raise SpecError(f"`{text}` has {len(terms)} terms in one text", remedy=remedy)
 
 
 def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 from frazil.errors import SpecError
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, Key, named, not_a_key, section
-from frazil.spec.syntax.problems import LABEL
-from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
+from frazil.spec.syntax.problems import LABEL, Mistake
+from frazil.spec.syntax.units import DAYS_PATTERN, DURATION_PATTERN, days_text, duration_text, parse_days
 from frazil.spec.topics import TOPIC_NAME
 from frazil.types import MAIN
 
@@ -114,13 +114,14 @@ def _parse_at(text: str) -> DailyTime:
     return DailyTime(int(match[1]) * 60 + int(match[2]), forms.parse_zone(match[3]))
 
 
-def _parse_keep(text: str) -> float:
-    days = re.fullmatch(r"([1-9][0-9]{0,4}) ?d", text, re.ASCII)
-    return int(days[1]) * 86_400.0 if days is not None else parse_duration(text)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-def _keep_text(seconds: float) -> str:
-    return f"{seconds / 86_400:.0f}d" if seconds % 86_400 == 0 else duration_text(seconds)
+def check_tag(tag: TagSpec) -> Iterator[Mistake]:
+    """Yields a name that tags cannot begin with."""
+    if _TAG.fullmatch(tag.name) is None:
+        remedy = "use letters, digits, dots, underscores and hyphens, such as `daily`"
+        yield Mistake((), f"`{tag.name}` is not the beginning of names of tags", remedy)
 
 
 class TagSpec(Declared, json_schema_extra={"required": ["at", "keep"]}):
@@ -137,9 +138,9 @@ class TagSpec(Declared, json_schema_extra={"required": ["at", "keep"]}):
     keep_s: Annotated[
         float,
         forms.quantity(
-            {"type": "string", "pattern": f"({DURATION_PATTERN})|(^[1-9][0-9]* ?d$)", "examples": ["30d", "12h"]},
-            _keep_text,
-            _parse_keep,
+            {"type": "string", "pattern": f"({DURATION_PATTERN})|({DAYS_PATTERN})", "examples": ["30d", "12h"]},
+            days_text,
+            parse_days,
         ),
         named("keep"),
         Key(lack=f"`{LABEL}` is kept for no time", remedy="write `keep: 30d`, or another time"),
@@ -215,4 +216,4 @@ def describe_publishing(publishing: PublishingSpec) -> Iterator[str]:
         yield f"commits to the branch {publishing.branch}; main, which readers see, {mover}"
     for tag in publishing.tags:
         time = f"{tag.at.minute // 60:02}:{tag.at.minute % 60:02} {tag.at.zone}"
-        yield f"tags a snapshot each day as {tag.name}-DATE, complete to {time}, kept for {_keep_text(tag.keep_s)}"
+        yield f"tags a snapshot each day as {tag.name}-DATE, complete to {time}, kept for {days_text(tag.keep_s)}"

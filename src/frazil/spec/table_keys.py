@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
@@ -18,24 +17,14 @@ from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.keys import Declared, Form, Key, named, not_a_key, section
 from frazil.spec.syntax.problems import LABEL
 from frazil.spec.syntax.types import parse_numbers
-from frazil.spec.syntax.units import DURATION_PATTERN, duration_text, parse_duration
+from frazil.spec.syntax.units import DAYS_PATTERN, DURATION_PATTERN, days_text, parse_days
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
 
-_DAYS = r"([1-9][0-9]{0,4}) ?d"
-_TEXT = {"type": "string", "pattern": f"({DURATION_PATTERN})|(^{_DAYS}$)", "examples": ["7d", "10m"]}
-
-
-def _parse_after(text: str) -> float:
-    days = re.fullmatch(_DAYS, text, re.ASCII)
-    return int(days[1]) * 86_400.0 if days is not None else parse_duration(text)
-
-
-def _after_text(seconds: float) -> str:
-    return f"{seconds / 86_400:.0f}d" if seconds % 86_400 == 0 else duration_text(seconds)
+_TEXT = {"type": "string", "pattern": f"({DURATION_PATTERN})|({DAYS_PATTERN})", "examples": ["7d", "10m"]}
 
 
 class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
@@ -43,7 +32,7 @@ class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
 
     after_s: Annotated[
         float,
-        forms.quantity(_TEXT, _after_text, _parse_after),
+        forms.quantity(_TEXT, days_text, parse_days),
         named("after"),
         Key(lack=f"`{LABEL}` does not say after which time records are late", remedy="write `after: 7d`"),
     ]
@@ -69,7 +58,7 @@ class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
     @property
     def text(self) -> str:
         """The time as a pipeline file has it."""
-        return _after_text(self.after_s)
+        return days_text(self.after_s)
 
 
 def _read_late(node: Node, _: Reading) -> Node:

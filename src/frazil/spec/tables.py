@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES, TABLE_STAGES
-from frazil.spec import changes, grouped_tables, history, settings, state, steps, waiting
+from frazil.spec import changes, grouped_tables, history, publishing, settings, state, steps, waiting
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
     check_column,
@@ -292,6 +292,7 @@ RULES: Mapping[type[Declared], Rules] = {
     TableSpec: OF_TABLES._replace(checks=(_check_name, *OF_TABLES.checks)),
     settings.ValueSpec: Rules(checks=(check_value,)),
     settings.ColumnSpec: Rules(checks=(check_column,), strange=STRANGE_IN_COLUMN.get),
+    publishing.TagSpec: Rules(checks=(publishing.check_tag,)),
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),

@@ -275,13 +275,14 @@ class _Table:
 @pytest.mark.parametrize(("name", "value"), [("a", "new"), ("b", None)])
 def test_a_property_whose_answer_is_lost_is_looked_up(name: str, value: str | None) -> None:
     lost = ConnectionResetError("reset")
-    set_property(_Table(lands=True, error=None), name, value)
-    set_property(_Table(lands=True, error=lost), name, value)
+    for table in (_Table(lands=True, error=None), _Table(lands=True, error=lost)):
+        set_property(table, name, value, table.refresh)
+    table = _Table(lands=False, error=lost)
     with pytest.raises(ConnectionResetError):
-        set_property(_Table(lands=False, error=lost), name, value)
+        set_property(table, name, value, table.refresh)
 
 
 def test_only_what_a_commit_may_raise_is_looked_into() -> None:
     assert issubclass(Py4JNetworkError, lost_answers())
     with pytest.raises(ValueError, match="a bug"):
-        change(_Table(lands=True, error=ValueError("a bug")), None, lambda: True)
+        change(_Table(lands=True, error=ValueError("a bug")), lambda: None, lambda: True)

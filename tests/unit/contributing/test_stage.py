@@ -117,15 +117,23 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     assert list(describe_stages(table)) == ["forbidden_words: drops 2 forbidden words in note"]
     block = "  shop.x:\n    topic: a\n    forbidden_words:\n      column: note\n      words: []\n      action: hide\n"
     error = refuse(f"{HEAD}tables:\n{block}")
-    assert error.message == "`forbidden_words.action`: Input should be 'mask', 'drop' or 'refuse'"
-    assert error.remedy == "write it as the stage `forbidden_words` needs it"
+    assert error.message == "`forbidden_words.action` cannot be `hide`"
+    assert error.remedy == "write one of: mask, drop, refuse"
     assert error.where.endswith(":9")
     misspelt = refuse(with_table("forbiden_words: {column: note}"))
     assert misspelt.remedy == "did you mean `forbidden_words`?"
     inner = refuse(with_table("forbidden_words: {column: note, words: [], actoin: drop}"))
     assert (inner.message, inner.remedy) == ("unknown key `actoin` in `forbidden_words`", "did you mean `action`?")
     assert refuse(with_table("forbidden_words: {column: note}")).message == "`forbidden_words.words` is missing"
-    assert refuse(with_table("forbidden_words: note")).message == "`forbidden_words` is not a mapping"
+    assert refuse(with_table("forbidden_words: note")).message == (
+        "`forbidden_words` is text where a mapping is expected"
+    )
+    words = refuse(with_table("forbidden_words: {column: [note], words: a}"))
+    assert (words.message.partition(" (and")[0], words.remedy) == (
+        "`forbidden_words.column` is a list where text is expected",
+        "write text after `forbidden_words.column:`",
+    )
+    assert [other.message for other in words.others] == ["`forbidden_words.words` is text where a list is expected"]
 
 
 def test_packages_of_stages_are_sent_to_clusters(

@@ -142,5 +142,6 @@ def test_of_two_runs_with_one_epoch_the_run_id_decides_whichever_commits_first(t
                 if run.fatal is None:
                     run.turn()
     assert [type(run.fatal) for run in runs] == [FencedError, type(None)]
+    assert "another run of pipeline p, which began at the same time, writes this table" in str(runs[0].fatal)
     assert scene.progress().writer == Writer(epoch, "run-0003")
     assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3, 4]

@@ -269,7 +269,8 @@ FOLLOWED: Mapping[str, str] = {
         f"{STOPS}a_partition_field_of_the_same_name"
     ),
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`": TABLES,
-    "let that run continue, or stop it and start this one again": (
+    "let that run continue, or stop it and start this one again; with `ha: {elect: kafka}` a second process stands by"
+    " instead": (
         "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
     ),
     "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",

@@ -54,6 +54,23 @@ PACKAGED: Mapping[str, str] = {
         "packages/verify/tests/unit/test_levels.py::test_a_bound_is_a_time_in_a_form_that_the_remedy_names"
     ),
     # Large objects.
+    **dict.fromkeys(
+        (
+            "write a number and a unit, such as `64KiB`",
+            "write days or a duration, such as `30d` or `12h`",
+            "write `model` with the path of a file and `of` with the column of its pictures, or neither",
+            "write one with its scheme and a slash at its end, such as s3://uploads/",
+            "write `columns: [image]`, or `references`",
+            "add `…` to `columns`, which has: …",
+            "write an address, such as s3://bucket/objects or file:///objects",
+            "write one such as image/png or image/*",
+            "write `…: …` below `…`",
+            "write at least one entry",
+            "write … or more",
+            "write … or less",
+        ),
+        "packages/blobs/tests/unit/test_settings.py::test_a_wrong_setting_is_named_until_its_remedy_is_done",
+    ),
     "write another folder as `blobs.store`, outside of …": (
         f"{_BLOBS}packs_inside_of_the_table_are_refused_until_they_are_elsewhere"
     ),

@@ -25,6 +25,10 @@ TABLES = [
         f"{_UPSERT}, format_version: 3, readers: [athena]", f"{_UPSERT}, format_version: 2, readers: [athena]", _UPSERT
     ),
     tables("tags: [daily]", "tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+    tables("dead_letters: {stop_above: 0.05}", "dead_letters: {stop_above: 5%}"),
+    tables("tags: {a b: {at: '00:00 UTC', keep: 30d}}", "tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+    tables("tags: {daily: {at: '00:00 UTC', keep: 30}}", "tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
+    tables("tags: {daily: {at: '00:00 UTC', keep: 4 weeks}}", "tags: {daily: {at: '00:00 UTC', keep: 28d}}"),
     *(
         tables(f"tags: {{daily: {broken}}}", "tags: {daily: {at: '00:00 Europe/Berlin', keep: 30d}}")
         for broken in (
@@ -359,6 +363,8 @@ PARTITIONS = [
     _of_partitions("[raw]", "['bucket(raw, 16)']"),
     tables("columns: {n: long}, partition_by: ['bucket[n]']", "columns: {n: long}, partition_by: ['bucket(n, 16)']"),
     tables("columns: {n: date}, partition_by: ['day[n]']", "columns: {n: date}, partition_by: [day(n)]"),
+    tables("partition_by: 'day(ts);bucket(id, 4)'", "partition_by: [day(ts), 'bucket(id, 4)']"),
+    tables("partition_by: ['day(ts);region']", "partition_by: [day(ts), region]"),
     tables("columns: {n: string}, partition_by: [day(n)]", "columns: {n: timestamptz}, partition_by: [day(n)]"),
     tables("columns: {n: long}, partition_by: [day(n)]", "columns: {n: timestamptz(ms)}, partition_by: [day(n)]"),
     tables(

@@ -408,7 +408,21 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         (
             b"a: @b\n",
             "the YAML cannot be read: found character '@' that cannot start any token (p.yaml:1); "
-            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+            "put the whole value in quotes",
+        ),
+        (
+            b"a: *b\n",
+            "the YAML cannot be read: `*` begins an alias, and the file has none of this name (p.yaml:1); "
+            "put the whole value in quotes",
+        ),
+        (
+            b"a:\tb\n",
+            "the YAML cannot be read: a tab is before a value (p.yaml:1); write a space in place of the tab",
+        ),
+        (
+            b"a: 1\nb:\xc2\xa0c\n",
+            "the YAML cannot be read: this line has a space of another kind, which is none to YAML (p.yaml:2); "
+            "replace it by a plain space",
         ),
         (
             b"a: b: c\n",

@@ -119,6 +119,14 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ),
         ("partition_by: [raw]", "`raw`: the column `raw` has the type fixed[2]", "write `bucket(raw, 16)`"),
         ("partition_by: [id.x]", "there is no column `id.x`", "did you mean `id`?"),
+        ("partition_by: day(at);bucket(id, 5)", "has 2 terms in one text", 'write `[day(at), "bucket(id, 5)"]`'),
+        ("partition_by: id, day(at)", "`id, day(at)` has 2 terms in one text", "write `[id, day(at)]`"),
+        ("partition_by: id|tags", "`id|tags` has 2 terms in one text", "write `[id, tags]`"),
+        ("partition_by: [id;day(at)]", "has 2 terms in one text", "each as an entry of the list: `id, day(at)`"),
+        ("sort_by: id desc; at", "`id desc; at` has 2 terms in one text", "write `[id desc, at]`"),
+        ("sort_by: [id; at desc]", "has 2 terms in one text", "each as an entry of the list: `id, at desc`"),
+        ("partition_by: [{day: at}]", "`day: at` is not how day is written", "write `day(at)`"),
+        ("partition_by: [{Bucket: id}]", "`Bucket: id` is not how bucket is written", "write `bucket(id, 16)`"),
         ("sort_by: [id down]", "there is no column", ""),
         ("sort_by: [void(id)]", "`void(id)` sorts nothing", "remove it"),
         ("sort_by: [id, id desc]", "`id` occurs twice in `sort_by`", "keep one of them"),
@@ -138,3 +146,8 @@ def test_a_column_that_cannot_come_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is no column `idd`") as caught:
         _load(tmp_path, "partition_by: [idd]", "unknown_fields: drop")
     assert caught.value.remedy == "did you mean `id`?"
+
+
+def test_a_column_with_a_separator_in_its_name_is_an_entry_of_a_list(tmp_path: Path) -> None:
+    terms = _load(tmp_path, "partition_by: ['a;b', 'c|d']", "unknown_fields: add").layout.partition_by
+    assert [term.column for term in terms or ()] == ["a;b", "c|d"]

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from frazil.spec.syntax.units import parse_duration, parse_size
+from frazil.spec.syntax.problems import read_setting, refused
+from frazil.spec.syntax.units import parse_days, parse_size
 from frazil.stages.settings import StageSettings
 from frazil.store.addresses import address_of
 
@@ -17,13 +18,23 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|\*)")
 
 
 def _size(value: Any) -> Any:
-    """Returns a size such as `64KiB` as a number of bytes."""
-    return parse_size(value) if isinstance(value, str) and not value.isdecimal() else value
+    """Returns a size such as `64KiB` as a number of bytes; 0 needs no unit."""
+    if not isinstance(value, str | int):
+        raise refused("it is not a size", "write a number and a unit, such as `64KiB`")
+    return read_setting(parse_size, value) if isinstance(value, str) and value != "0" else value
 
 
 def _duration_s(value: Any) -> Any:
-    """Returns a time such as `720h` in seconds."""
-    return parse_duration(value) if isinstance(value, str) else value
+    """Returns a time such as `30d` or `12h` in seconds."""
+    if not isinstance(value, str | int | float):
+        raise refused("it is not a time", "write days or a duration, such as `30d` or `12h`")
+    return read_setting(parse_days, value) if isinstance(value, str) else value
+
+
+def _check_address(location: str) -> str:
+    """Returns an address that tasks can write to and read from. Raises: an error of a setting for another one."""
+    read_setting(address_of, location)
+    return location
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
@@ -48,7 +59,9 @@ class EmbeddingSettings(BaseModel):
     @model_validator(mode="after")
     def _check_model(self) -> Self:
         if (self.model is None) != (self.of is None):
-            raise ValueError("`model` and `of` belong together: the file of a model, and the column of its pictures")
+            lacks = "of" if self.of is None else "model"
+            remedy = "write `model` with the path of a file and `of` with the column of its pictures, or neither"
+            raise refused(f"it has no `{lacks}`, which belongs to the other one", remedy)
         return self
 
 
@@ -82,8 +95,9 @@ class ReferenceSettings(BaseModel):
     def _check_allow(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
         for prefix in allow:
             if "://" not in prefix or not prefix.endswith("/"):
-                raise ValueError(f"`{prefix}` is not the address of a folder, such as s3://uploads/")
-            address_of(prefix)
+                remedy = "write one with its scheme and a slash at its end, such as s3://uploads/"
+                raise refused(f"`{prefix}` is not the address of a folder", remedy)
+            _check_address(prefix)
         return allow
 
 
@@ -127,12 +141,13 @@ class BlobSettings(StageSettings):
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
         if not self.columns and self.references is None:
-            raise ValueError("name the columns with objects, `columns: [image]`, or `references`")
+            raise refused("it names no columns with objects", "write `columns: [image]`, or `references`")
         models = [embedding.of for embedding in self.embeddings.values() if embedding.of is not None]
         for name, columns in (("extract", self.extract), ("thumbnails", self.thumbnails), ("embeddings", models)):
             for column in columns:
                 if column not in self.columns:
-                    raise ValueError(f"`{name}` has `{column}`, which `columns` does not name")
+                    remedy = f"add `{column}` to `columns`, which has: {', '.join(self.columns)}"
+                    raise refused(f"`{name}` has `{column}`, which `columns` does not name", remedy)
         return self
 
     @property
@@ -153,9 +168,9 @@ class BlobSettings(StageSettings):
     @classmethod
     def _check_store(cls, store: str) -> str:
         if "://" not in store:
-            raise ValueError("write an address, such as s3://bucket/objects or file:///objects")
-        address_of(store)
-        return store.rstrip("/")
+            remedy = "write an address, such as s3://bucket/objects or file:///objects"
+            raise refused(f"`{store}` is not an address with its scheme", remedy)
+        return _check_address(store).rstrip("/")
 
     @field_validator("types", mode="before")
     @classmethod
@@ -170,5 +185,5 @@ class BlobSettings(StageSettings):
     def _check_types(cls, types: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
         for word in (word for words in types.values() for word in words):
             if not _MEDIA_TYPE.fullmatch(word):
-                raise ValueError(f"`{word}` is not a content type, such as image/png or image/*")
+                raise refused(f"`{word}` is not a content type", "write one such as image/png or image/*")
         return types

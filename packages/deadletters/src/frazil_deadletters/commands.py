@@ -21,6 +21,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.record import FAR_TIME
+from frazil.error_classes import ErrorClass
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.tables.schemas import Schemas
@@ -31,6 +32,7 @@ from frazil.ops.audit import record_command
 from frazil.ops.status import find_tables
 from frazil.printable import plain, plural
 from frazil.spec import PipelineSpec
+from frazil.spec.syntax.problems import advice
 from frazil_deadletters.documents import (
     DeadLetterClass,
     bytes_document,
@@ -46,10 +48,10 @@ from frazil_deadletters.replay import Replayer
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
 ]
-ErrorClass = Annotated[str | None, typer.Option(help="Only dead letters of this error class.")]
+ClassName = Annotated[str | None, typer.Option(help="Only dead letters of this error class.")]
 Topic = Annotated[str | None, typer.Option(help="Only dead letters from this topic.")]
-Partition = Annotated[int | None, typer.Option(help="Only dead letters from this partition.")]
-Offset = Annotated[int | None, typer.Option(help="Only the dead letter of this offset.")]
+Partition = Annotated[int | None, typer.Option(min=0, help="Only dead letters from this partition.")]
+Offset = Annotated[int | None, typer.Option(min=0, help="Only the dead letter of this offset.")]
 Limit = Annotated[int, typer.Option(min=1, help="The maximum number of dead letters per table.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Remove the dead letters.")]
 NOT_DONE = 1
@@ -94,7 +96,7 @@ def show(  # noqa: PLR0913  (each is an option)
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
-    error_class: ErrorClass = None,
+    error_class: ClassName = None,
     topic: Topic = None,
     partition: Partition = None,
     offset: Offset = None,
@@ -119,13 +121,14 @@ def show(  # noqa: PLR0913  (each is an option)
                     tables[owner.name].append(dead_letter_document(dead_letter))
                     lines += [*_dead_letter_lines(owner.name, dead_letter), ""]
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
+    _note_class(output, selection, is_empty=not lines)
 
 
 def replay(
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
-    error_class: ErrorClass = None,
+    error_class: ClassName = None,
     topic: Topic = None,
     partition: Partition = None,
     offset: Offset = None,
@@ -154,13 +157,14 @@ def replay(
                     f"{owner.name}: {plural(done.replayed, 'dead letter')} replayed, {done.remaining:,} remaining"
                 )
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
+    _note_class(output, selection, is_empty=not lines)
 
 
 def drop(  # noqa: PLR0913  (each is an option)
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
-    error_class: ErrorClass = None,
+    error_class: ClassName = None,
     topic: Topic = None,
     partition: Partition = None,
     offset: Offset = None,
@@ -188,7 +192,15 @@ def drop(  # noqa: PLR0913  (each is an option)
     tables = {name: {"dead_letters": count} for name, count in counts.items()}
     document: Json = {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}
     output.result(document, "\n".join(lines) or "no such dead letters")
+    _note_class(output, selection, is_empty=not lines)
     return 0 if yes else NOT_DONE
+
+
+def _note_class(output: Output, selection: Selection, *, is_empty: bool) -> None:
+    """Writes which error class was probably meant where no dead letter has one that only a package could have."""
+    name, known = selection.error_class, [member.value for member in ErrorClass]
+    if is_empty and name is not None and name not in known:
+        output.note(f"`{name}` is not an error class of Frazil: {advice(name, known)}")
 
 
 def _given(selection: Selection) -> dict[str, Any]:

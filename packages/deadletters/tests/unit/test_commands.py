@@ -106,6 +106,24 @@ def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Comma
     assert frazil("show", "--partition", "5", form="text") == (0, "no such dead letters\n")
 
 
+@pytest.mark.parametrize("words", [["show"], ["replay"], ["drop"], ["drop", "--yes"]])
+def test_an_error_class_that_does_not_exist_is_named_with_the_nearest_one(
+    frazil: Command, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["dead-letters", *words, "--error-class", "tombstones", "-f", "p.yaml"])
+    reported = capsys.readouterr()
+    assert (code, reported.out) == (1 if words == ["drop"] else 0, "no such dead letters\n")
+    assert "`tombstones` is not an error class of Frazil: did you mean `tombstone`?" in reported.err
+    assert frazil(*words, "--error-class", "missing_image", form="text")[1] == "no such dead letters\n"
+    assert frazil("list")[1]["tables"][TABLE]["dead_letters"] == 5
+
+
+@pytest.mark.parametrize("option", ["--partition", "--offset"])
+def test_a_place_that_no_record_has_is_refused(frazil: Command, option: str) -> None:
+    assert frazil("drop", option, "-1", "--yes", form="text")[0] == 2
+    assert frazil("list")[1]["tables"][TABLE]["dead_letters"] == 5
+
+
 def test_retry_reports_how_many_dead_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
     assert frazil("replay")[1]["tables"][TABLE] == {"replayed": 0, "remaining": 5}
     scene.declare({"id": "long"})

@@ -100,6 +100,8 @@ def flink_sql(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
 def debezium_server(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
     """Make a pipeline file of Debezium Server's application.properties, with the Iceberg sink.
 
+    Reads the same settings also as YAML, as JSON, as environment variables (a file of them, or Compose's and Kubernetes'
+    YAML), as a ConfigMap, and as the operator's `DebeziumServer`.
     Prints the pipeline file to standard output, and what was not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.

@@ -91,6 +91,10 @@ def command(
         raise UnavailableError(
             "the file exists, and is not overwritten", remedy="name another with -f", where=str(file)
         )
+    if file != Path("-") and not file.absolute().parent.is_dir():  # Before the topics are read for it.
+        raise UnavailableError(
+            "the file's folder does not exist", remedy="create it, or name another with -f", where=str(file)
+        )
     head = _head(bootstrap_servers, registry, warehouse, kafka or ())
     try:
         proposals = clashing_tables(_NAME, _proposals(output, head))
@@ -203,7 +207,8 @@ def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]
             with file.open("x", encoding="utf-8") as stream:
                 stream.write(text)
         except OSError as error:
-            raise UnavailableError(f"the file cannot be written: {error.strerror}", where=str(file)) from None
+            message, remedy = f"the file cannot be written: {error.strerror}", "name another with -f"
+            raise UnavailableError(message, remedy=remedy, where=str(file)) from None
     spec = _load(output, text) if is_printed else load_spec(file, overrides=Overrides())
     failed = [finding for finding in findings_of(spec) if not finding.is_ok]
     document = init_document(None if is_printed else file, text, proposals, failed)

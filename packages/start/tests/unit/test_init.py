@@ -52,6 +52,10 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert main(named) == 0
     assert main(named) == 1
     assert "name another with -f" in capsys.readouterr().err
+    assert main([*named, "-f", "conf/second.yaml"]) == 1
+    assert "the file's folder does not exist\nwhere: conf/second.yaml\nremedy: create it" in capsys.readouterr().err
+    (tmp_path / "conf").mkdir()
+    assert main([*named, "-f", "conf/second.yaml"]) == 0
     assert main([*named, "-f", "second.yaml"]) == 0
     assert (tmp_path / "second.yaml").read_text() == (tmp_path / "frazil.yaml").read_text()
 

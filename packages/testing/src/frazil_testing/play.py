@@ -15,6 +15,7 @@ from typing import Any
 from pyiceberg.schema import Schema as TableSchema
 from structlog.testing import capture_logs
 
+from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.loop.service import Service
@@ -139,6 +140,7 @@ class Player:
     ) -> dict[tuple[str, int, int], int]:
         """Writes the records; returns the line of each by its topic, partition and offset."""
         lines: dict[tuple[str, int, int], int] = {}
+        positions = _Positions()
         for number, record in enumerate(records):
             topic = self._topic_of(record)
             partition = self._number(record, "partition")
@@ -152,7 +154,7 @@ class Player:
                 offset = source.produce(
                     topic,
                     partition,
-                    self._value(record, topic, spec, number),
+                    self._value(record, topic, spec, number, positions.of(record, topic, number)),
                     self._timestamp(record, number),
                     gap=max(0, offset - end),
                     key=self._key(record, topic, spec),
@@ -183,7 +185,7 @@ class Player:
             return int(node.text)
         return round(moment_of(node.text).timestamp() * 1000)
 
-    def _value(self, record: CaseRecord, topic: str, spec: PipelineSpec, number: int) -> bytes | None:
+    def _value(self, record: CaseRecord, topic: str, spec: PipelineSpec, number: int, position: int) -> bytes | None:
         section, folder = record.section, self._file.path.parent
         table, schema = table_of(spec, topic), self._schema(record, "schema", "value")
         subject = self._subject(table, topic, is_key=False)
@@ -197,7 +199,7 @@ class Player:
             return bytes_of(section["bytes"], folder)
         node = section.get("value")
         if node is None:
-            node = change_of(section["change"], topic, self._timestamp(record, number), number)
+            node = change_of(section["change"], topic, self._timestamp(record, number), position)
         return self._encoder.encode(node, table.source.value, schema, subject)
 
     def _key(self, record: CaseRecord, topic: str, spec: PipelineSpec) -> bytes | None:
@@ -244,8 +246,29 @@ def _headers(record: CaseRecord) -> Iterator[tuple[str, bytes | None]]:
             yield name, None if is_null(member) else (member.text if is_text else json_text(member)).encode()  # type: ignore[union-attr]
 
 
-def change_of(node: Node, topic: str, timestamp_ms: int, number: int) -> Section:
-    """Returns a change as Debezium writes it. node: `before`, `after`, and what else its envelope has.
+class _Positions:
+    """The positions of changes in the log of their source: they count up, and the two parts of a primary-key update, which
+    Debezium's headers name, have one.
+    """
+
+    def __init__(self) -> None:
+        #: By topic and the header of the other part the positions of parts that have been alone so far.
+        self._alone: dict[tuple[str, str], list[int]] = {}
+
+    def of(self, record: CaseRecord, topic: str, number: int) -> int:
+        """Returns the position of a record. number: of the record in its case."""
+        headers = record.section.get("headers")
+        for own, other in ((NEW_KEY, OLD_KEY), (OLD_KEY, NEW_KEY)):
+            if isinstance(headers, Section) and own in headers and "change" in record.section:
+                if alone := self._alone.get((topic, own)):
+                    return alone.pop(0)
+                self._alone.setdefault((topic, other), []).append(number + 1)
+        return number + 1
+
+
+def change_of(node: Node, topic: str, timestamp_ms: int, position: int) -> Section:
+    """Returns a change as Debezium writes it. node: `before`, `after`, and what else its envelope has. position: in the
+    log of the source.
 
     Raises: WrongValue.
     """
@@ -264,7 +287,7 @@ def change_of(node: Node, topic: str, timestamp_ms: int, number: int) -> Section
         "name": scalar(topic.partition(".")[0]),
         "table": scalar(topic.rpartition(".")[2]),
         "ts_ms": moment,
-        "lsn": scalar(str(number + 1), "integer"),
+        "lsn": scalar(str(position), "integer"),
     }
     given = node.get("source")
     source |= given if isinstance(given, Section) else {}

@@ -284,6 +284,43 @@ SCHEMAScases:
     assert shown([verdict]) == [("row 1 of shop.plain (id=1)", [("name", '"ann"', '"anna"')])]
 
 
+@pytest.mark.parametrize("is_insert_first", [False, True])
+def test_the_parts_of_a_primary_key_update_belong_together_without_a_position(
+    play: Play, is_insert_first: bool
+) -> None:
+    """The insert has a value that PostgreSQL does not send, which only the row of the old key has."""
+    pipeline = f"""{HEAD}
+tables:
+  shop.people: {{topic: db.people, envelope: debezium, mode: upsert, key_columns: [id]}}
+"""
+
+    def update(old: int, new: int, name: str) -> list[str]:
+        parts = [
+            f"""{{change: {{before: {{id: {old}}}}}, key: {{id: {old}}}, headers: {{__debezium.newkey: {{id: {new}}}}}}}""",
+            f"""{{change: {{after: {{id: {new}, name: {name}, big: __debezium_unavailable_value}}}}, key: {{id: {new}}},"""
+            f""" headers: {{__debezium.oldkey: {{id: {old}}}}}}}""",
+        ]
+        return parts[::-1] if is_insert_first else parts
+
+    records = [
+        "{change: {after: {id: 1, name: ann, big: large}}, key: {id: 1}}",
+        "{change: {after: {id: 2, name: bob, big: huge}}, key: {id: 2}}",
+        *update(1, 11, "anna"),
+        *update(2, 12, "bobby"),
+        *update(12, 13, "rob"),
+    ]
+    listed = "".join(f"      - {record}\n" for record in records)
+    cases = f"""table: shop.people
+cases:
+  two rows get other keys:
+    records:
+{listed}    rows:
+      - {{id: 11, name: anna, big: large}}
+      - {{id: 13, name: rob, big: huge}}
+"""
+    assert is_well(play(cases, pipeline))
+
+
 def test_a_query_its_lookup_and_what_spark_computes(play: Play, queries: SparkQueries) -> None:
     pipeline = f"""{HEAD}tables:
   shop.orders:

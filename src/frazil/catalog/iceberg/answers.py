@@ -34,6 +34,10 @@ from frazil.types import MAIN
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 _CHECK = "org.apache.iceberg.exceptions.ValidationException"
 _ARGUMENT = "java.lang.IllegalArgumentException"
+Refresh = Callable[[], object]
+"""Refreshes the Java table of an update, within seconds also where its metadata file cannot be read: Iceberg's own method
+would try for a minute and a half (see `loads`).
+"""
 
 
 class Answer(Enum):
@@ -161,13 +165,19 @@ class Sending:
 
 
 def send_once(
-    pipeline: str, update: Any, java: Any, since: int, validator: Validator | None = None, branch: str = MAIN
+    pipeline: str,
+    update: Any,
+    java: Any,
+    since: int,
+    refresh: Refresh,
+    validator: Validator | None = None,
+    branch: str = MAIN,
 ) -> bool:
     """Commits an update of `java` that keeps its rows, made for the branch as of the snapshot `since`; returns whether the
     branch contains it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on
     every attempt too.
 
-    Raises: one of `lost_answers` where the commit may still succeed.
+    Raises: one of `lost_answers`, or what `refresh` raises, where the commit may still succeed.
     """
     update_id = new_id()
     once = HistoryValidator(
@@ -179,7 +189,7 @@ def send_once(
     try:
         sending.send(update)
     except lost_answers() as error:
-        java.refresh()
+        refresh()
         logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors_of(java, branch))
         has_landed = is_recorded(logged, MAINTENANCE_ID, update_id, since)
         answer = sending.answer_to(error, has_landed, java)
@@ -189,16 +199,16 @@ def send_once(
     return True
 
 
-def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
-    """Commits a change of the metadata of `java` that writes no files and that may be repeated; returns also where its
-    answer was lost and the table, loaded again, has it. is_made: whether the table has it.
+def change(update: Any, refresh: Refresh, is_made: Callable[[], bool]) -> None:
+    """Commits a change of the metadata of a Java table that writes no files and that may be repeated; returns also where
+    its answer was lost and the table, refreshed, has it. is_made: whether the table has it.
 
-    Raises: one of `lost_answers` where the table does not have it.
+    Raises: one of `lost_answers` where the table does not have it, or what `refresh` raises.
     """
     try:
         update.commit()
     except lost_answers():
-        java.refresh()
+        refresh()
         has_landed = False
         with suppress(*java_errors()):  # Java has no metadata of a table that is gone.
             has_landed = is_made()
@@ -206,8 +216,8 @@ def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
             raise
 
 
-def set_property(java: Any, name: str, value: str | None) -> None:
+def set_property(java: Any, name: str, value: str | None, refresh: Refresh) -> None:
     """Sets a property of the Java table, or removes it where `value` is None, as `change`."""
     update = java.updateProperties()
     update = update.remove(name) if value is None else update.set(name, value)
-    change(update, java, lambda: java.properties().get(name) == value)
+    change(update, refresh, lambda: java.properties().get(name) == value)

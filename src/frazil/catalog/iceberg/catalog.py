@@ -16,7 +16,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
+from frazil.catalog.iceberg.answers import Answer, Refresh, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
@@ -259,6 +259,8 @@ class IcebergCatalog:
             self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
+        except UnavailableError as error:  # Of the commit that removes values of dropped columns beforehand.
+            raise NotSent(error.message, remedy=error.remedy, where=error.where) from None
         sending = self._sending(commit.table, java, validator, (COMMIT_ID, commit.progress.commit_id))
         try:
             hit("commit.before")
@@ -289,7 +291,8 @@ class IcebergCatalog:
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         try:
-            set_property(self._loaded(table), key(self.pipeline, name), value)
+            java = self._loaded(table)
+            set_property(java, key(self.pipeline, name), value, self.refresher(table, java))
         except lost_answers() as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
@@ -394,7 +397,8 @@ class IcebergCatalog:
     def _update_for(self, java: Any, commit: Commit) -> Any:
         cached = self._states.get(commit.table)
         if cached is None or cached[1].layout.older_specs:  # Of other tables Java need not be asked.
-            forget_dropped_values(self.gateway, self.pipeline, java, commit.table, self.branch_of(commit.table))
+            branch, refresh = self.branch_of(commit.table), self.refresher(commit.table, java)
+            forget_dropped_values(self.gateway, self.pipeline, java, commit.table, branch, refresh)
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()
@@ -474,6 +478,10 @@ class IcebergCatalog:
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._loads.load(table, self._identifier(table))
+
+    def refresher(self, table: str, java: Any) -> Refresh:
+        """Returns what refreshes a Java table, of this catalog's or of a caller's; it raises as `Loads`."""
+        return lambda: self._loads.refresh(table, java.operations())
 
     def _is_absent(self, table: str, error: Exception) -> bool:
         """Returns whether a table that could not be loaded, with `error`, does not exist."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from frazil.catalog.iceberg.answers import send_once
+from frazil.catalog.iceberg.answers import Refresh, send_once
 from frazil.catalog.iceberg.data_files import Dropped, MethodHandles, dropped_fields
 from frazil.catalog.iceberg.java import array_of, each, head_of, remove, summary_of
 from frazil.clock import new_id
@@ -26,13 +26,13 @@ _ROW = "org.apache.iceberg.StructLike"
 _CONSUMER = "java.util.function.Consumer"
 
 
-def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str, branch: str) -> None:
+def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str, branch: str, refresh: Refresh) -> None:
     """Writes the manifests of the Java table again, in one commit, that have partition values of dropped columns; commits
     nothing where there are none, as in nearly all tables.
 
     Raises: SpecError where equality deletes apply by such values, or where a branch other than main has such manifests,
     as Iceberg rewrites manifests of the main branch only; ConflictError after a conflicting commit; one of
-    `lost_answers` where the outcome is unknown.
+    `lost_answers`, or what `refresh` raises, where the outcome is unknown.
     """
     dropped = dropped_fields(java.specs())
     snapshot = head_of(java, branch) if dropped else None
@@ -64,7 +64,7 @@ def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str, br
         written.append(str(new.path()))
         update.deleteManifest(manifest)
         update.addManifest(new)
-    if not send_once(pipeline, update, java, int(snapshot.snapshotId())):
+    if not send_once(pipeline, update, java, int(snapshot.snapshotId()), refresh):
         remove(java, written)
         raise ConflictError("another writer has changed the table's manifests in the meantime", where=table)
 

@@ -188,8 +188,9 @@ class IcebergMaintenance:
             expiry = java.expireSnapshots().expireOlderThan(0).planWith(maintenance_workers(self._catalog.gateway))
             for snapshot in present:
                 expiry = expiry.expireSnapshotId(snapshot)
+            refresh = self._catalog.refresher(table, java)
             hit("maintenance.expire.begins")
-            change(expiry, java, lambda: not any(java.snapshot(snapshot) is not None for snapshot in present))
+            change(expiry, refresh, lambda: not any(java.snapshot(snapshot) is not None for snapshot in present))
             hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
@@ -251,16 +252,19 @@ class IcebergMaintenance:
 
     def note(self, table: str, name: str, text: str) -> None:
         with explained("a property of the table cannot be set", table):
-            set_property(self._catalog.java_table(table), key(self._catalog.pipeline, name), text)
+            java = self._catalog.java_table(table)
+            refresh = self._catalog.refresher(table, java)
+            set_property(java, key(self._catalog.pipeline, name), text, refresh)
 
     def _forget_dropped_values(self, table: str) -> None:
         with self._catalog.lock(table):
-            java = self._catalog.java_table(table)
-            branch = self._catalog.branch_of(table)
-            forget_dropped_values(self._catalog.gateway, self._catalog.pipeline, java, table, branch)
+            java, catalog = self._catalog.java_table(table), self._catalog
+            refresh = catalog.refresher(table, java)
+            forget_dropped_values(catalog.gateway, catalog.pipeline, java, table, catalog.branch_of(table), refresh)
 
     def _send_once(self, table: str, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
-        return send_once(self._catalog.pipeline, update, java, since, validator, self._catalog.branch_of(table))
+        refresh, branch = self._catalog.refresher(table, java), self._catalog.branch_of(table)
+        return send_once(self._catalog.pipeline, update, java, since, refresh, validator, branch)
 
     def _staged(self, table: str) -> tuple[Any, Any]:
         """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`), in which

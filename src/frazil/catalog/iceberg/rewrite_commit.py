@@ -67,7 +67,8 @@ def _send_staged(
     and `manifests`, and the files `added` where the table does not contain them.
     """
     branch = catalog.branch_of(table)
-    landed = send_once(catalog.pipeline, update, java, int(head_of(java, branch).snapshotId()), branch=branch)
+    since, refresh = int(head_of(java, branch).snapshotId()), catalog.refresher(table, java)
+    landed = send_once(catalog.pipeline, update, java, since, refresh, branch=branch)
     remove(java, {str(staged.manifestListLocation()), *manifests})
     if not landed:
         remove(java, added)
@@ -118,6 +119,7 @@ class RewriteCommit:
         self._table = table
         self._java = java
         self._transfer = transfer
+        self._refresh = catalog.refresher(table, java)
         self._branch = catalog.branch_of(table)
         head = at or newest_snapshot(java, table, self._branch)
         self._read_at, self._number = int(head.snapshotId()), head.sequenceNumber()
@@ -133,7 +135,7 @@ class RewriteCommit:
         search runs while batches are committed; if one is committed before the compaction, this process's batches of
         the table wait for another search, which finds most of its data in memory, and for the commit.
 
-        Raises: one of `lost_answers` where the outcome is unknown; the new files stay then.
+        Raises: one of `lost_answers`, or UnavailableError, where the outcome is unknown; the new files stay then.
         """
         rewrite = self._described(groups)
         view = self._first_view(rewrite)
@@ -162,7 +164,7 @@ class RewriteCommit:
         return _Rewrite(groups, read, new)
 
     def _now(self) -> int:
-        self._java.refresh()
+        self._refresh()
         return int(newest_snapshot(self._java, self._table, self._branch).snapshotId())
 
     def _scan(self) -> Scan:
@@ -194,7 +196,9 @@ class RewriteCommit:
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)
         validator = RewriteValidator(self._read_at, is_all)
-        landed = send_once(self._catalog.pipeline, update, self._java, self._read_at, validator, self._branch)
+        landed = send_once(
+            self._catalog.pipeline, update, self._java, self._read_at, self._refresh, validator, self._branch
+        )
         if landed:
             hit("maintenance.compact.landed")
             self._note_rewrite(rewrite, view)

@@ -309,8 +309,9 @@ class Loader:
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Raises FencedError when a later run has written a table that this process has loaded before, even when there
-        is nothing to commit, as the two runs would alternate. On the first load of a table a later epoch is adopted
-        instead: the epoch came from other tables.
+        is nothing to commit, as the two runs would alternate. Of two runs that began from the same progress the greater
+        run id is the later one. On the first load of a table a later epoch is adopted instead: the epoch came from other
+        tables.
         """
         epoch, run_id = table.progress.writer
         if (epoch, run_id) <= (self._epoch or 1, self._run_id):
@@ -318,9 +319,13 @@ class Loader:
         if not was_known:
             self.take_epoch(epoch + 1)
             return
+        message = f"a later run of pipeline {self._name} writes this table: epoch={epoch}"
+        if epoch == (self._epoch or 1):
+            message = f"another run of pipeline {self._name}, which began at the same time, writes this table"
         raise FencedError(
-            f"a later run of pipeline {self._name} writes this table: epoch={epoch}",
-            remedy="let that run continue, or stop it and start this one again",
+            message,
+            remedy="let that run continue, or stop it and start this one again; with `ha: {elect: kafka}` a second process"
+            " stands by instead",
             where=table.name,
         )
 

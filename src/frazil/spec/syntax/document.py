@@ -255,6 +255,10 @@ _OPENED = {
 """What the parser reads until it is closed, by its own words for that."""
 
 
+_ODD_SPACE = re.compile(r"(^|:)[ \t]*[\u00a0\u2000-\u200b\u202f\u3000]")
+"""Spaces that are copied from pages, where an indentation or the space behind a colon is expected."""
+
+
 def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecError:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or "not YAML"
@@ -267,8 +271,14 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
             f"close the {opened} that opens in line {begun}, or look at the commas and quotes from there to this line"
         )
     line = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
+    if problem.startswith("could not find expected ':'") and error.context_mark:
+        mark = error.context_mark
+        line = text.split("\n")[mark.line]
     if _BARE_REFERENCE.search(line):
         remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'
+    elif _ODD_SPACE.search(line):
+        problem = "this line has a space of another kind, which is none to YAML"
+        remedy = "replace it by a plain space"
     elif "expected <block end>" in problem and mark and line[: mark.column].strip():
         problem, remedy = "text follows a value in quotes or brackets", "put the whole value in quotes"
     elif "expected <block end>" in problem:
@@ -277,7 +287,7 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
             "indent keys of one mapping alike, by spaces",
         )
     elif problem.startswith("could not find expected ':'"):
-        problem, remedy, mark = "this key has no colon", "write `key: value`", error.context_mark or mark
+        problem, remedy = "this key has no colon", "write `key: value`"
     elif problem.startswith("mapping values are not allowed") and mark:
         above = next((text for text in reversed(text.split("\n")[: mark.line]) if text.strip()), "")
         if ":" in line[: mark.column]:
@@ -287,13 +297,26 @@ def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecErr
         else:
             problem = "this line is indented more than the key above it, which has a value"
             remedy = "indent keys of one mapping alike, by spaces"
-    elif "\\t" in problem and line.startswith("\t"):
-        problem, remedy = "this line is indented by a tab", "indent it by spaces"
-    elif problem == "but found another document":
-        problem, remedy = "the file has a second document", "remove the line `---` between the documents"
+    elif of_characters := _of_characters(problem, line):
+        problem, remedy = of_characters
     return SpecError(
         f"the YAML cannot be read: {problem}", remedy=remedy, where=place(path, mark.line + 1 if mark else 1)
     )
+
+
+def _of_characters(problem: str, line: str) -> tuple[str, str] | None:
+    """Returns what is wrong where a character has a meaning in YAML, and the remedy; None for another problem."""
+    if problem == "but found another document":
+        return "the file has a second document", "remove the line `---` between the documents"
+    if "\\t" in problem and line.startswith("\t"):
+        return "this line is indented by a tab", "indent it by spaces"
+    if "\\t" in problem:
+        return "a tab is before a value", "write a space in place of the tab"
+    if problem.startswith("found undefined alias"):
+        return "`*` begins an alias, and the file has none of this name", "put the whole value in quotes"
+    if "that cannot start any token" in problem or problem.startswith("expected a comment or a line break"):
+        return problem, "put the whole value in quotes"
+    return None
 
 
 def _is_syntax(quoted: str) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from pydantic_core import PydanticCustomError
+
 from frazil.errors import SpecError
 
 _Given = ParamSpec("_Given")
@@ -20,6 +22,9 @@ LABEL = "{label}"
 """Stands for the path of the wrong key in the texts of a mistake: a validator does not know it."""
 NAME = "{name}"
 """Stands for the last part of the path."""
+
+REFUSED = "refused"
+"""The type of the validation library's error whose message and remedy a package has written."""
 
 
 class OptionLine(int):
@@ -76,6 +81,19 @@ class Mistakes(ValueError):
         self.mistakes = tuple(mistakes)
         self.is_cause = is_cause
         self.are_rules = are_rules
+
+
+def refused(message: str, remedy: str) -> PydanticCustomError:
+    """Returns the error that a validator of a package raises. message: a sentence; the key is written before it."""
+    return PydanticCustomError(REFUSED, "{message}", {"message": message, "remedy": remedy})
+
+
+def read_setting(parse: Callable[[str], _Read], text: str) -> _Read:
+    """Returns what `parse` makes of a text, in a validator of a package: a SpecError is not an error of its library."""
+    try:
+        return parse(text)
+    except SpecError as error:
+        raise refused(error.message, error.remedy) from None
 
 
 def try_check(

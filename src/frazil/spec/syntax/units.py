@@ -28,12 +28,16 @@ _SPELLED_SECONDS = {
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 24 * 3600.0),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 24 * 3600.0),
 }
 """Units of durations as other tools spell them, in seconds."""
+_DAY_S = 86_400.0
+_ISO_8601 = re.compile(r"P((?:[0-9]+[WD])*)(?:T([0-9.A-Z]+))?")
 _PART_OF_DURATION = r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)"
 _QUANTITY = r"([0-9]+(?:\.[0-9]+)?) ?"
 DURATION_PATTERN = f"^{_QUANTITY}({'|'.join(SECONDS_OF)})$"
 WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
+DAYS_PATTERN = r"^([1-9][0-9]{0,4}) ?d$"
 SIZE_PATTERN = f"^{_QUANTITY}({'|'.join(BYTES_OF)})$"
 
 
@@ -45,6 +49,8 @@ def parse_duration(text: str, longest_s: float = LONGEST_S) -> float:
     """Seconds of a duration such as `500ms`, `2s`, `5m` or `1h`; more than zero, and `longest_s` at most."""
     match = re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII)
     days = re.fullmatch(r"([0-9]{1,9}) ?d", text, re.ASCII)
+    if days is not None and int(days[1]) == 0:
+        raise _zero(text)
     if days is not None:
         hours = min(int(days[1]) * 24, int(longest_s // 3600))
         raise SpecError(f"`{text}` is not a duration", remedy=f"write it in hours: `{hours}h`")
@@ -52,12 +58,26 @@ def parse_duration(text: str, longest_s: float = LONGEST_S) -> float:
         raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_meant_duration(text)}`")
     seconds = float(match[1]) * SECONDS_OF[match[2]]
     if seconds <= 0:
-        raise SpecError(
-            f"the duration `{text}` is zero", remedy="write a duration that is more than zero, such as `1s`"
-        )
+        raise _zero(text)
     if seconds > longest_s:
         raise SpecError(f"the duration `{text}` is too long", remedy=f"write `{duration_text(longest_s)}` or less")
     return seconds
+
+
+def parse_days(text: str) -> float:
+    """Seconds of days, such as `30d`, or of a duration."""
+    days = re.fullmatch(DAYS_PATTERN[1:-1], text, re.ASCII)
+    if days is not None:
+        return int(days[1]) * _DAY_S
+    try:
+        return parse_duration(text)
+    except SpecError as error:
+        if _number(text) == text:
+            raise SpecError(error.message, remedy=f"write it in days, such as `{int(float(text)) or 7}d`") from None
+        seconds = _meant_seconds(text)
+        if not 0 < seconds <= LONGEST_S or seconds % _DAY_S:
+            raise
+        raise SpecError(error.message, remedy=f"write it in days: `{seconds / _DAY_S:.0f}d`") from None
 
 
 def parse_size(text: str) -> int:
@@ -76,7 +96,9 @@ def parse_share(text: str) -> float:
     """The share, 0 to 1, of a percentage such as `5%`."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text, re.ASCII)
     if match is None or float(match[1]) > 100:
-        raise SpecError(f"`{text}` is not a share", remedy="write a percentage up to 100%, such as `20%`")
+        raise SpecError(
+            f"`{text}` is not a share", remedy=f"write a percentage up to 100%, such as `{_meant_share(text)}`"
+        )
     return float(match[1]) / 100
 
 
@@ -97,6 +119,11 @@ def duration_text(seconds: float) -> str:
     return f"{millis // millis_of[unit]}{unit}"
 
 
+def days_text(seconds: float) -> str:
+    """The duration in days, where they are a whole number; else as `duration_text`."""
+    return f"{seconds / _DAY_S:.0f}d" if seconds % _DAY_S == 0 else duration_text(seconds)
+
+
 def size_text(size_bytes: int) -> str:
     """The size as a pipeline file writes it, in the largest binary unit that gives a whole number."""
     unit = next(unit for unit in reversed(BYTES_OF) if size_bytes % BYTES_OF[unit] == 0)
@@ -114,17 +141,37 @@ def _number(text: str) -> str:
 
 
 def _meant_duration(text: str) -> str:
-    """The duration that a text in another form probably means, such as `5 min`, `1m30s` or ISO 8601's `PT5M`; that of its
-    number where the unit is unknown.
-    """
-    words = text.removeprefix("PT").replace(" ", "")
-    parts = re.findall(_PART_OF_DURATION, words, re.ASCII) if re.fullmatch(f"(?:{_PART_OF_DURATION})+", words) else []
-    seconds = sum(float(number) * _SPELLED_SECONDS.get(unit.lower(), 0.0) for number, unit in parts)
-    if seconds > 0 and all(unit.lower() in _SPELLED_SECONDS for _, unit in parts):
+    """The duration that a text in another form probably means; that of its number where the unit is unknown."""
+    if seconds := _meant_seconds(text):
         return duration_text(seconds)
     number = _number(text)
     # Other tools have such settings in milliseconds.
-    return f"{number or 5}{'ms' if len(number) > 3 else 's'}"
+    return f"{number if float(number or 0) else 5}{'ms' if len(number) > 3 else 's'}"
+
+
+def _meant_seconds(text: str) -> float:
+    """The seconds of a duration in another form, such as `5 min`, `1m30s` or ISO 8601's `PT5M`; 0 where they are unknown."""
+    words = text.replace(" ", "").lstrip("+-")
+    if of_iso := _ISO_8601.fullmatch(words):
+        words = "".join(part or "" for part in of_iso.groups())
+    parts = re.findall(_PART_OF_DURATION, words, re.ASCII) if re.fullmatch(f"(?:{_PART_OF_DURATION})+", words) else []
+    units = [unit.lower() for _, unit in parts]
+    if not all(unit in _SPELLED_SECONDS for unit in units):
+        return 0.0
+    return sum(float(number) * _SPELLED_SECONDS[unit] for (number, _), unit in zip(parts, units, strict=True))
+
+
+def _zero(text: str) -> SpecError:
+    return SpecError(f"the duration `{text}` is zero", remedy="write a duration that is more than zero, such as `1s`")
+
+
+def _meant_share(text: str) -> str:
+    """The share that a number without a percent sign, or with a comma, probably means."""
+    plain = text.replace(",", ".").removesuffix("%").strip()
+    if re.fullmatch(r"[0-9]*\.?[0-9]+", plain, re.ASCII) is None or not 0 < float(plain) <= 100:
+        return "20%"
+    is_fraction = "%" not in text and float(plain) < 1
+    return share_text(float(plain) if is_fraction else float(plain) / 100)
 
 
 def _meant_size(text: str) -> str:

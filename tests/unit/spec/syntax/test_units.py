@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.units import LONGEST_S, duration_text, parse_duration, parse_size
+from frazil.spec.syntax.units import LONGEST_S, duration_text, parse_days, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,10 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
         ("1.5 days", "36h"),
         ("5000", "5000ms"),
         ("5", "5s"),
-        ("2 weeks", "2s"),
+        ("2 weeks", "336h"),
+        ("1w", "168h"),
+        ("P2D", "48h"),
+        ("0 min", "5s"),
         ("often", "5s"),
     ],
 )
@@ -105,6 +108,34 @@ def test_days_are_asked_for_in_hours() -> None:
     with pytest.raises(SpecError) as duration:
         parse_duration("7d")
     assert str(duration.value) == "`7d` is not a duration; write it in hours: `168h`"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("30 days", "30d"),
+        ("30", "30d"),
+        ("-7 days", "7d"),
+        ("30D", "30d"),
+        ("1w", "7d"),
+        ("4 weeks", "28d"),
+        ("P30D", "30d"),
+        ("P1DT12H", "36h"),
+        ("36 hours", "36h"),
+    ],
+)
+def test_days_are_suggested_where_they_can_be_written(text: str, meant: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_days(text)
+    assert error.value.remedy.endswith(f"`{meant}`")
+    parse_days(meant)
+
+
+@pytest.mark.parametrize("text", ["0d", "0 d", "0s"])
+def test_no_days_are_a_duration_of_zero(text: str) -> None:
+    for parse in (parse_days, parse_duration):
+        with pytest.raises(SpecError, match="is zero"):
+            parse(text)
 
 
 @pytest.mark.parametrize("text", ["1000000h", "876000.1h", f"{'9' * 400}h"])

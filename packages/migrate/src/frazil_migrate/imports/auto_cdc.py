@@ -89,10 +89,14 @@ AUTO_CDC = Tool(
 def import_flows(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for the AUTO CDC flows of a declarative pipeline, in SQL or Python.
 
-    Raises: SpecError for a source without such a flow.
+    Raises: SpecError for a source without such a flow, or with none that has all clauses.
     """
     script, losses = (text, []) if _is_sql(text) else statements_of(text)
     pipeline = read_pipeline(script)
+    if pipeline.incomplete and not pipeline.flows:
+        incomplete = pipeline.incomplete[0]
+        message = f"the AUTO CDC flow into `{incomplete.target}` cannot be read: {incomplete.reason}"
+        raise SpecError(message, remedy=incomplete.remedy)
     if not pipeline.flows:
         remedy = "give the file that has `CREATE FLOW … AS AUTO CDC INTO`, or `create_auto_cdc_flow(…)`"
         raise SpecError("the pipeline has no AUTO CDC flow", remedy=remedy)
@@ -101,6 +105,8 @@ def import_flows(text: str, brokers: str | None) -> Imported:
         draft.lose(*loss)
     for flow in pipeline.flows:
         _Table(draft, pipeline, flow).put()
+    for incomplete in pipeline.incomplete:
+        draft.lose(incomplete.target, f"{incomplete.reason} in the flow", incomplete.remedy)
     for statement in pipeline.unknown:
         draft.lose(statement, "the statement is not one of those that are read", "write what it does under `tables`")
     for name in pipeline.parameters:

@@ -19,6 +19,12 @@ _OF_TABLE = (
     "PARTITIONED BY", "CLUSTER BY", "CLUSTERED BY", "COMMENT", "TBLPROPERTIES", "USING", "LOCATION", "SCHEDULE",
     "TRIGGER ON", "ROW FILTER", "WITH ROW FILTER", "DEFAULT COLLATION", "FLOW AUTO CDC", "AS",
 )  # fmt: skip
+_REMEDIES = {
+    "FROM": "write `FROM` and the source of the changes, and import again",
+    "KEYS": "write `KEYS` and the columns that identify a row, and import again",
+    "SEQUENCE BY": "write `SEQUENCE BY` and the column that orders the changes of a row, and import again",
+}
+"""What to write for each clause that a flow must have."""
 _KINDS = (
     "OR",
     "REFRESH",
@@ -45,6 +51,17 @@ class Flow:
     clauses: dict[str, list[str]]
 
 
+class IncompleteFlow(Exception):
+    """An AUTO CDC flow lacks a clause without which it has no meaning. target: the table that it fills. reason: the clause,
+    and whether it is missing or empty.
+    """
+
+    def __init__(self, target: str, clause: str, is_empty: bool) -> None:
+        self.target, self.reason = target, f"`{clause}` is {'empty' if is_empty else 'missing'}"
+        self.remedy = _REMEDIES.get(clause, "write what is behind the clause, or remove it, and import again")
+        super().__init__(f"{self.reason} in the flow into `{target}`")
+
+
 @dataclass(frozen=True)
 class Relation:
     """A table or a view of the pipeline."""
@@ -66,6 +83,8 @@ class Pipeline:
 
     relations: dict[str, Relation] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
+    #: Flows that lack a clause.
+    incomplete: list[IncompleteFlow] = field(default_factory=list)
     #: The beginning of statements that are not read.
     unknown: list[str] = field(default_factory=list)
     #: The names of parameters, which only the pipeline's settings know.
@@ -93,6 +112,8 @@ def read_pipeline(text: str) -> Pipeline:
     for words in statements(_PARAMETER.sub(lambda match: match[1].rpartition(".")[2], text)):
         try:
             _read(pipeline, words)
+        except IncompleteFlow as flow:
+            pipeline.incomplete.append(flow)
         except (IndexError, ValueError, StopIteration):
             pipeline.unknown.append(_beginning(words))
     return pipeline
@@ -126,11 +147,11 @@ def _add_flow(pipeline: Pipeline, words: list[str], start: int, *, is_once: bool
 
 
 def _flow_of(target: str, words: Sequence[str]) -> Flow:
-    """Returns the flow that clauses declare. Raises: ValueError where one is missing, or has no words."""
+    """Returns the flow that clauses declare. Raises: IncompleteFlow where one is missing, or has no words."""
     clauses = clauses_of(words, _OF_FLOW)
-    has_words = all(of or name == "IGNORE NULL UPDATES" for name, of in clauses.items())
-    if not has_words or not {"FROM", "KEYS", "SEQUENCE BY"} <= clauses.keys():
-        raise ValueError
+    empty = [name for name, of in clauses.items() if not of and name != "IGNORE NULL UPDATES"]
+    for name in (*empty, *(name for name in _REMEDIES if name not in clauses)):
+        raise IncompleteFlow(target, name, name in empty)
     return Flow(target, clauses)
 
 

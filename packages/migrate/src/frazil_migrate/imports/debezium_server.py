@@ -8,9 +8,10 @@ from typing import Any
 
 from frazil.secrets import secrets_of
 from frazil.spec.partitioning import split_terms
+from frazil_migrate.imports.debezium_forms import properties_of
 from frazil_migrate.imports.draft import Answer, Draft, Imported, Tool, carried, number, unneeded, unsupported
 from frazil_migrate.imports.kafka_connect import NAMELESS, put_catalog, put_kafka, put_registry
-from frazil_migrate.imports.sources import flat, parse, variables
+from frazil_migrate.imports.sources import variables
 
 _SINK = "debezium.sink.iceberg."
 _PRODUCER = "debezium.sink.kafka.producer."
@@ -85,8 +86,10 @@ DEBEZIUM_SERVER = Tool(
 
 
 def import_server(text: str, brokers: str | None) -> Imported:
-    """Returns the pipeline file for an application.properties."""
-    given = flat(parse(text))
+    """Returns the pipeline file for an application.properties, or the same settings in one of the forms of
+    `debezium_forms`.
+    """
+    given, guessed = properties_of(text, (setting.name for setting in DEBEZIUM_SERVER.keys))
     of_profile = {key.removeprefix(_PROFILE): value for key, value in given.items() if key.startswith(_PROFILE)}
     given = {key: value for key, value in given.items() if not key.startswith(_PROFILE)} | of_profile
     settings = {key: variables(_with_defaults(key, value)) for key, value in given.items()}
@@ -95,6 +98,9 @@ def import_server(text: str, brokers: str | None) -> Imported:
         draft.notes.append(f"{key} has the value of the profile `prod`")
     for key, value in given.items():
         _note_defaults(draft, key, value)
+    for key, variable in guessed.items():
+        reason = f"a variable has no dots and dashes: it is read as `{key.removeprefix(_SINK)}`"
+        draft.lose(variable, reason, "correct the name in the pipeline file where the property has another one")
     _note_routers(draft)
     draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
     left_out = [f"{key}={value}" for key, value in _DEFAULTS.items() if draft.peek(key) is None]

@@ -112,17 +112,35 @@ def test_a_flow_whose_arguments_are_computed_is_reported_and_others_are_imported
 
 
 @pytest.mark.parametrize(
-    "clauses",
+    ("clauses", "reason", "remedy"),
     [
-        "FROM STREAM(a) KEYS (id) SEQUENCE BY",
-        "FROM STREAM(a) KEYS (id) SEQUENCE BY seq STORED AS",
-        "FROM KEYS (id) SEQUENCE BY seq",
+        ("FROM STREAM(a) KEYS (id)", "`SEQUENCE BY` is missing", "write `SEQUENCE BY` and the column that orders"),
+        ("FROM STREAM(a) SEQUENCE BY seq", "`KEYS` is missing", "write `KEYS` and the columns that identify a row"),
+        ("KEYS (id) SEQUENCE BY seq", "`FROM` is missing", "write `FROM` and the source of the changes"),
+        ("FROM STREAM(a) KEYS (id) SEQUENCE BY", "`SEQUENCE BY` is empty", "write `SEQUENCE BY` and the column"),
+        (
+            "FROM STREAM(a) KEYS (id) SEQUENCE BY seq STORED AS",
+            "`STORED AS` is empty",
+            "write what is behind the clause, or remove it",
+        ),
+        ("FROM KEYS (id) SEQUENCE BY seq", "`FROM` is empty", "write `FROM` and the source"),
     ],
 )
 @pytest.mark.parametrize("begin", ["CREATE FLOW f AS AUTO CDC INTO t", "CREATE STREAMING TABLE t FLOW AUTO CDC"])
-def test_a_clause_without_words_is_no_flow(begin: str, clauses: str) -> None:
-    with pytest.raises(SpecError, match="no AUTO CDC flow"):
+def test_a_clause_that_a_flow_lacks_is_named(begin: str, clauses: str, reason: str, remedy: str) -> None:
+    with pytest.raises(SpecError) as refused:
         import_flows(f"{begin} {clauses}", None)
+    assert refused.value.message == f"the AUTO CDC flow into `t` cannot be read: {reason}"
+    assert refused.value.remedy.startswith(remedy)
+    whole = "CREATE FLOW g AS AUTO CDC INTO u FROM STREAM(a) KEYS (id) SEQUENCE BY seq;"
+    imported = import_flows(f"{whole} {begin} {clauses}", None)
+    assert list(yaml.safe_load(imported.text)["tables"]) == ["default.u"]
+    assert f"t: {reason} in the flow; {remedy}" in imported.text
+
+
+def test_a_pipeline_without_a_flow_is_refused() -> None:
+    with pytest.raises(SpecError, match="no AUTO CDC flow"):
+        import_flows("from pyspark import pipelines as dp\n", None)
 
 
 @pytest.mark.parametrize(
