@@ -149,7 +149,8 @@ def rows_in(spark: ForeignSpark, pipeline: Pipeline, lake: StoredLake, table: st
     """What Spark reads of the table's newest snapshot."""
     metadata = Stored(lake.locations(pipeline.name)[table], {"io-impl": S3, **lake.properties()})
     [newest] = spark.sql(f"select snapshot_id from {spark._registered(metadata)}.refs where name = 'main'")
-    rows: list[dict[str, Any]] = spark.read(metadata, newest["snapshot_id"]).to_pylist()
+    [found] = spark.read(metadata, [newest["snapshot_id"]])
+    rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
 
