@@ -41,6 +41,11 @@ def with_code(text: str) -> Markup:
     )
 
 
+def breakable(name: str) -> Markup:
+    """Returns a name as markup that a browser may break after a dot, a hyphen or an underscore."""
+    return Markup("<wbr>").join(map(escape, re.split(r"(?<=[._-])(?=[^._-])", plain(name))))
+
+
 def _make_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -59,6 +64,7 @@ def _make_environment() -> Environment:
         "url": figures.url_of,
         "rate": figures.rate_text,
         "with_code": with_code,
+        "breakable": breakable,
     }
     environment.globals |= {"version": frazil.__version__, "static": STATIC}
     return environment
