@@ -131,7 +131,7 @@ _CURL = "curl --silent --show-error --fail-with-body"
 _CONNECT = f'{_CURL} --header "Content-Type: application/json" --data @connector.json http://localhost:8083/connectors'
 _PUT = f"{_CURL} --request PUT http://localhost:8083/connectors/orders-sink"
 _COMPOSE = "docker compose --file frazil/deploy/compose/compose.yaml --profile cdc up --detach postgres connect"
-_LATER = 'psql --quiet "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
+_LATER = 'psql --quiet --set ON_ERROR_STOP=1 "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
 
 
 def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], object]:

@@ -42,3 +42,9 @@ def test_a_request_that_is_refused_prints_the_reason() -> None:
     ]
     assert len(calls) > 4
     assert [call for call in calls if "--silent" in call[1] and "--show-error --fail-with-body" not in call[1]] == []
+
+
+def test_a_file_of_sql_stops_at_its_first_error() -> None:
+    calls = re.findall(r"^psql .*--file .*$", "\n".join(page.read_text() for page in _FOLLOWED), re.MULTILINE)
+    assert len(calls) > 1
+    assert [call for call in calls if "--set ON_ERROR_STOP=1" not in call] == []
