@@ -31,7 +31,7 @@ _LATE, _HELD_BACK, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6, 7
 _STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
 _LINE = Markup(' <span class="{kind}">{text}</span>')
 _HELD = Markup('{lag} <span class="reason">{held} behind an open transaction</span>')
-_FRESHNESS = Markup("{spark} {now} <small>{most}</small>")
+_FRESHNESS = Markup("{spark} <span>{now}</span> <small>{most}</small>")
 _DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
 
 

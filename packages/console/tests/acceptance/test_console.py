@@ -95,6 +95,11 @@ def test_every_width_shows_all_columns_and_breaks_names_between_words(listed: Br
             listed.screenshot(tmp_path / f"{width}{'-dark' * is_dark}.png")
         assert (width, listed.run(beside), set(listed.run(ends)) <= set("._-")) == (width, 0, True)
         assert (width, listed.violations()) == (width, [])
+    for path in ("/help/README", "/tables/shop.orders_000"):
+        listed.open(path)
+        for width in WIDTHS:
+            listed.show_at(width)
+            assert (path, listed.run("return document.scrollingElement.scrollWidth") <= width) == (path, True)
     listed.show_at(WIDE)
 
 

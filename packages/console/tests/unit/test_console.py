@@ -255,6 +255,7 @@ def test_encrypted_records_stay_encrypted(scene: RunningScene, monkeypatch: pyte
 
 def test_problems_are_pages_for_people_and_json_for_programs(scene: RunningScene) -> None:
     client = scene.client()
+    assert "the pipeline has no table <code>n.c</code>" in page_of(client, "/tables/n.c", 404).text
     for path in ("/nothing", "/tables/n.c", "/tables/n.a/operations/x", "/static/nothing"):
         page_of(client, path, 404)
         assert json.loads(client.get(path).text)["status"] == 404

@@ -104,7 +104,7 @@ def test_lag_is_records_and_freshness_is_time(few: ManyTables) -> None:
     table.offsets.lag_records, table.offsets.behind_since_ms = 1_234, few.clock.now_ms() - 30_000
     page = shown(few)
     assert cell(page, table.name, 2) == "1,234"
-    assert " 30 s <small>" in cell(page, table.name, 3)
+    assert " <span>30 s</span> <small>" in cell(page, table.name, 3)
 
 
 def test_a_freshness_that_is_not_known_is_one_dash(few: ManyTables) -> None:
