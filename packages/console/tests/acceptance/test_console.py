@@ -94,12 +94,15 @@ def test_every_width_shows_all_columns_and_breaks_names_between_words(listed: Br
             listed.show_at(width, is_dark=is_dark)
             listed.screenshot(tmp_path / f"{width}{'-dark' * is_dark}.png")
         assert (width, listed.run(beside), set(listed.run(ends)) <= set("._-")) == (width, 0, True)
-        assert (width, listed.violations()) == (width, [])
     for path in ("/help/README", "/tables/shop.orders_000"):
         listed.open(path)
         for width in WIDTHS:
             listed.show_at(width)
             assert (path, listed.run("return document.scrollingElement.scrollWidth") <= width) == (path, True)
+    listed.open("/?q=orders_00")  # Ten of them: a check of all takes seconds at each width.
+    for width in WIDTHS:
+        listed.show_at(width)
+        assert (width, listed.violations()) == (width, [])
     listed.show_at(WIDE)
 
 
