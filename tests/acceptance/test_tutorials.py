@@ -83,6 +83,7 @@ def test_tables_of_postgresql_equal_their_source_by_way_of_debezium(broker: Embe
                 '"5432"': f'"{postgres.port}"',
                 "http://localhost:8083": worker.url,
             },
+            done=(_COMPOSE,),
             after={
                 _CONNECT: has_records(broker, {"shop.public.orders": 1_000, "shop.public.customers": 200}),
                 _LATER: has_records(broker, {"shop.public.orders": 1_473, "shop.public.customers": 220}),
@@ -126,9 +127,11 @@ def test_a_sink_is_replaced_in_its_table(broker: EmbeddedBroker, tmp_path: Path)
         worker.kill()
 
 
-_CONNECT = 'curl --silent --fail --header "Content-Type: application/json" --data @connector.json http://localhost:8083/connectors'
-_PUT = "curl --silent --fail --request PUT http://localhost:8083/connectors/orders-sink"
-_LATER = 'psql --quiet "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
+_CURL = "curl --silent --show-error --fail-with-body"
+_CONNECT = f'{_CURL} --header "Content-Type: application/json" --data @connector.json http://localhost:8083/connectors'
+_PUT = f"{_CURL} --request PUT http://localhost:8083/connectors/orders-sink"
+_COMPOSE = "docker compose --file frazil/deploy/compose/compose.yaml --profile cdc up --detach postgres connect"
+_LATER = 'psql --quiet --set ON_ERROR_STOP=1 "postgresql://postgres:postgres@localhost:5432/shop" --file later.sql'
 
 
 def has_records(broker: EmbeddedBroker, counts: Mapping[str, int]) -> Callable[[], object]:

@@ -20,8 +20,6 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
 from frazil.ingest.tables.preflight import (
-    field_in_image,
-    moments_as_partitions,
     refuse_columns,
     refuse_foreseen,
     warnings_of,
@@ -422,10 +420,9 @@ def _add_query_columns(
     )
     fitting = plan.sampled - plan.bad
     plan.warnings = (
-        *filter(None, [field_in_image(view.spec)]),
+        *warnings_of(table, after),
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
-        *filter(None, [moments_as_partitions(table.spec, after)]),
         *plan.sample.warnings,
     )
     part = query.program.spark_part if query is not None and query.program is not None else None

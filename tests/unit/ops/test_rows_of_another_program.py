@@ -8,7 +8,9 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.queries import SparkQueries
 from frazil.ops.check import check_tables, comparison
+from frazil.ops.plan import plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.types import DataFile
 from tests.unit.ops.conftest import Scenario
@@ -21,17 +23,30 @@ WARNING = (
 )
 
 
-def warnings(scenario: Scenario, settings: str = "topic: a", **properties: str) -> tuple[str, ...]:
-    """The plan's warnings of a table with rows of another program."""
+def fill(scenario: Scenario, **properties: str) -> None:
+    """Makes a table with rows of another program, and a record that is not a row of the pipeline yet."""
     produce(scenario, "a", {"id": 1})
     scenario.catalog.create("s.a", new_schema([("id", LongType())]), properties, 2)
     scenario.catalog.append_foreign("s.a", (DataFile("f.parquet", 1500, 10, "{}"),))
+
+
+def warnings(scenario: Scenario, settings: str = "topic: a", **properties: str) -> tuple[str, ...]:
+    """The plan's warnings of a table with rows of another program."""
+    fill(scenario, **properties)
     planned = plan(scenario, f"tables: {{s.a: {{{settings}}}}}\n")["s.a"]
     return tuple(words for words in planned.warnings if "become rows again" in words)
 
 
 def test_plan_names_adopt_for_a_table_with_rows_of_another_program(scenario: Scenario) -> None:
     assert warnings(scenario) == (WARNING,)
+
+
+@pytest.mark.parametrize("settings", ["topic: a, drop_fields: [note]", "topic: a, where: id > 0"])
+def test_a_table_with_a_query_is_named_too(scenario: Scenario, queries: SparkQueries, settings: str) -> None:
+    fill(scenario)
+    spec = scenario.spec(f"tables: {{s.a: {{{settings}}}}}\n")
+    [planned] = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
+    assert WARNING in planned.warnings
 
 
 def test_check_names_it_too(scenario: Scenario) -> None:

@@ -5,6 +5,7 @@ A cell is the unit of live updates, so each is made here and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ _LATE, _HELD_BACK, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6, 7
 _STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
 _LINE = Markup(' <span class="{kind}">{text}</span>')
 _HELD = Markup('{lag} <span class="reason">{held} behind an open transaction</span>')
-_FRESHNESS = Markup("{spark} {now} <small>{most}</small>")
+_FRESHNESS = Markup("{spark} <span>{now}</span> <small>{most}</small>")
 _DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
 
 
@@ -164,8 +165,16 @@ def _problem(figures: Figures) -> Markup:
         return Markup()
     # The page has a button for what the remedy of a paused table names.
     remedy = "" if figures.table.condition.state == "paused" else problem.remedy
-    lines = (("reason", problem.message), ("where", problem.where), ("remedy", remedy))
-    return Markup().join(_LINE.format(kind=kind, text=plain(text)) for kind, text in lines if text)
+    lines = (("reason", plain(problem.message)), ("where", plain(problem.where)), ("remedy", with_code(remedy)))
+    return Markup().join(_LINE.format(kind=kind, text=text) for kind, text in lines if text)
+
+
+def with_code(text: str) -> Markup:
+    """Returns the text as markup, with each part between backticks as code, such as a setting or a command."""
+    pieces = re.split(r"`([^`]+)`", plain(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+    )
 
 
 def _dead_letters(figures: Figures) -> str:

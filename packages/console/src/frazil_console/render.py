@@ -33,12 +33,9 @@ def _shown(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def with_code(text: str) -> Markup:
-    """Returns the text as markup, with each part between backticks as code, such as a setting or a command."""
-    pieces = re.split(r"`([^`]+)`", plain(text))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
-    )
+def breakable(name: str) -> Markup:
+    """Returns a name as markup that a browser may break after a dot, a hyphen or an underscore."""
+    return Markup("<wbr>").join(map(escape, re.split(r"(?<=[._-])(?=[^._-])", plain(name))))
 
 
 def _make_environment() -> Environment:
@@ -58,7 +55,8 @@ def _make_environment() -> Environment:
         "moment": figures.moment,
         "url": figures.url_of,
         "rate": figures.rate_text,
-        "with_code": with_code,
+        "with_code": figures.with_code,
+        "breakable": breakable,
     }
     environment.globals |= {"version": frazil.__version__, "static": STATIC}
     return environment

@@ -21,6 +21,7 @@ from tests.integration.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 WIDE, PHONE = 1400, 360
+WIDTHS = (390, 800, 1000, 1200, 1600)
 TABLES = 1000
 MOST_BYTES = 300 * 1024
 FOCUSED = "return document.activeElement.innerText || document.activeElement.name || document.activeElement.tagName"
@@ -71,6 +72,38 @@ def test_a_thousand_tables_are_light_and_in_nobodys_way(listed: Browser, tmp_pat
     sizes = "return performance.getEntries().reduce((sum, one) => sum + (one.transferSize || 0), 0)"
     assert 0 < listed.run(sizes) <= MOST_BYTES
     check_page(listed, tmp_path / "tables")
+
+
+def test_every_width_shows_all_columns_and_breaks_names_between_words(listed: Browser, tmp_path: Path) -> None:
+    # Characters of a link with the place of each, to see where its lines end.
+    ends = """return [...document.querySelectorAll('tbody th a')].slice(0, 100).flatMap((link) => {
+      const places = [];
+      for (let node, walker = document.createTreeWalker(link, NodeFilter.SHOW_TEXT); (node = walker.nextNode());)
+        for (let at = 0; at < node.length; at++) {
+          const range = document.createRange();
+          range.setStart(node, at); range.setEnd(node, at + 1);
+          places.push([node.data[at], range.getBoundingClientRect().top]);
+        }
+      return places.filter(([, top], at) => at + 1 < places.length && places[at + 1][1] > top + 3).map(([text]) => text);
+    })"""
+    beside = (
+        "return Math.max(...[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth))"
+    )
+    for width in WIDTHS:
+        for is_dark in (False, True):
+            listed.show_at(width, is_dark=is_dark)
+            listed.screenshot(tmp_path / f"{width}{'-dark' * is_dark}.png")
+        assert (width, listed.run(beside), set(listed.run(ends)) <= set("._-")) == (width, 0, True)
+    for path in ("/help/README", "/tables/shop.orders_000"):
+        listed.open(path)
+        for width in WIDTHS:
+            listed.show_at(width)
+            assert (path, listed.run("return document.scrollingElement.scrollWidth") <= width) == (path, True)
+    listed.open("/?q=orders_00")  # Ten of them: a check of all takes seconds at each width.
+    for width in WIDTHS:
+        listed.show_at(width)
+        assert (width, listed.violations()) == (width, [])
+    listed.show_at(WIDE)
 
 
 def test_a_commit_is_seen_without_a_reload_and_a_pause_keeps_the_page_as_it_is(

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from starlette.testclient import TestClient
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}
-_VOID = ("meta", "link", "input", "br", "path")
+_VOID = ("meta", "link", "input", "br", "wbr", "path")
 
 
 class Page(HTMLParser):

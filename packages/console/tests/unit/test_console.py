@@ -176,7 +176,9 @@ def test_an_action_shows_what_it_does_and_then_does_it(scene: RunningScene) -> N
     assert (done.status_code, done.headers["Location"]) == (303, "/tables/n.a")
     assert scene.pipeline.find("n.a").schedule.is_paused
     assert "/tables/n.a/resume" in page_of(client, "/tables/n.a").links
-    assert "offsets that are read again: 5; they become rows a second time" in page_of(client, "/tables/n.a/reset").text
+    reset = page_of(client, "/tables/n.a/reset").text
+    assert "at its setting <code>start</code>" in reset
+    assert "offsets that are read again: 5; they become rows a second time" in reset
     assert client.post("/tables/n.a/resume", headers=FROM_HERE).status_code == 303
     assert not scene.pipeline.find("n.a").schedule.is_paused
     refused = client.post("/tables/n.a/reset", headers=FROM_HERE)
@@ -253,6 +255,7 @@ def test_encrypted_records_stay_encrypted(scene: RunningScene, monkeypatch: pyte
 
 def test_problems_are_pages_for_people_and_json_for_programs(scene: RunningScene) -> None:
     client = scene.client()
+    assert "the pipeline has no table <code>n.c</code>" in page_of(client, "/tables/n.c", 404).text
     for path in ("/nothing", "/tables/n.c", "/tables/n.a/operations/x", "/static/nothing"):
         page_of(client, path, 404)
         assert json.loads(client.get(path).text)["status"] == 404

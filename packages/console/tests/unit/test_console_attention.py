@@ -13,7 +13,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ops.seen_by_readers import PublishReport
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
-from frazil_console.render import with_code
+from frazil_console.figures import with_code
 from frazil_http.app import make_app
 from packages.console.tests.unit.many_tables import ManyTables
 from packages.console.tests.unit.pages import Page, page_of
@@ -104,7 +104,7 @@ def test_lag_is_records_and_freshness_is_time(few: ManyTables) -> None:
     table.offsets.lag_records, table.offsets.behind_since_ms = 1_234, few.clock.now_ms() - 30_000
     page = shown(few)
     assert cell(page, table.name, 2) == "1,234"
-    assert " 30 s <small>" in cell(page, table.name, 3)
+    assert " <span>30 s</span> <small>" in cell(page, table.name, 3)
 
 
 def test_a_freshness_that_is_not_known_is_one_dash(few: ManyTables) -> None:
@@ -169,6 +169,15 @@ def test_a_table_whose_publish_is_held_needs_attention(few: ManyTables) -> None:
     assert states_of(page)[:2] == ["waiting, not published", "waiting"]
     assert "not published: `no_nulls` does not hold" in cell(page, name, 0)
     assert list(shown(few, "/?show=not+published").rows) == [name]
+
+
+def test_the_list_shows_settings_of_a_remedy_as_code(few: ManyTables) -> None:
+    table = few.tables[0]
+    table.status.set(RunState.STOPPED, SpecError("no `start`", remedy="write `start: latest`", where="orders-0"))
+    problem = (
+        '<span class="reason">no `start`</span> <span class="where">orders-0</span> <span class="remedy">write <code>'
+    )
+    assert f"{problem}start: latest</code></span>" in cell(shown(few), table.name, 0)
 
 
 def test_settings_of_a_remedy_are_code_and_everything_else_is_escaped() -> None:

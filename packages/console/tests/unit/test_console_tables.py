@@ -21,6 +21,7 @@ from frazil_console.charts import sparkline
 from frazil_console.figures import last_hour_of
 from frazil_console.history import Samples
 from frazil_console.live import LiveTables, Streams
+from frazil_console.render import breakable
 from frazil_http.app import make_app
 from packages.console.tests.unit.many_tables import ManyTables
 from packages.console.tests.unit.pages import BROWSER, page_of
@@ -89,6 +90,16 @@ def test_search_filter_and_order_are_in_the_address(
     page = page_of(client_of(many), f"/?{query}")
     assert (next(iter(page.rows), None), len(page.rows)) == (first, number)
     assert "<script>" not in page.text
+
+
+def test_the_name_of_a_table_breaks_only_between_its_words(few: ManyTables) -> None:
+    client = client_of(few)
+    [row] = page_of(client, "/?q=orders_003").rows.values()
+    assert '<a href="/tables/shop.orders_003">shop.<wbr>orders_<wbr>003</a>' in row
+    pages = ("", "/dead-letters", "/pause")
+    titles = [re.findall("<h1>.*</h1>", page_of(client, f"/tables/shop.orders_003{path}").text) for path in pages]
+    assert ["shop.<wbr>orders_<wbr>003<" in title for [title] in titles] == [True] * len(pages)
+    assert breakable("a__b.-c_<d>_") == "a__<wbr>b.-<wbr>c_<wbr>&lt;d&gt;_"
 
 
 def test_the_sorted_column_is_named_for_screen_readers(many: ManyTables) -> None:

@@ -1,0 +1,50 @@
+"""A page that is followed command by command names what its commands need, and lets them report why they fail."""
+
+from __future__ import annotations
+
+import re
+
+from docs.scan import ROOT
+
+_SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FOLLOWED = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("start/*.md")),
+    *sorted((ROOT / "docs").glob("tutorials/*.md")),
+]
+#: What a command or a program of a page shows, and what the page must have about it.
+_NEEDS = {r"^import duckdb$": "`pip install duckdb`", r"^psql ": "`psql` (Debian: `postgresql-client`)"}
+
+
+def test_a_page_names_the_programs_and_packages_that_it_uses() -> None:
+    using = [
+        (page.name, need in text)
+        for page in _FOLLOWED
+        for pattern, need in _NEEDS.items()
+        if re.search(pattern, text := page.read_text(), re.MULTILINE)
+    ]
+    assert (len(using) > 5, [name for name, is_named in using if not is_named]) == (True, [])
+
+
+def test_frazil_is_installed_into_an_environment() -> None:
+    blocks = [(page.name, block) for page in _FOLLOWED for block in _SHELL.findall(page.read_text())]
+    installing = [(name, "-m venv" in block) for name, block in blocks if re.search(r"pip install .*frazil\[", block)]
+    assert installing == [("README.md", True), ("install.md", True), ("install.md", True)]
+
+
+def test_a_request_that_is_refused_prints_the_reason() -> None:
+    calls = [
+        (page.name, line)
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for block in _SHELL.findall(page.read_text())
+        for line in block.splitlines()
+        if line.startswith("curl ")
+    ]
+    assert len(calls) > 4
+    assert [call for call in calls if "--silent" in call[1] and "--show-error --fail-with-body" not in call[1]] == []
+
+
+def test_a_file_of_sql_stops_at_its_first_error() -> None:
+    calls = re.findall(r"^psql .*--file .*$", "\n".join(page.read_text() for page in _FOLLOWED), re.MULTILINE)
+    assert len(calls) > 1
+    assert [call for call in calls if "--set ON_ERROR_STOP=1" not in call] == []
