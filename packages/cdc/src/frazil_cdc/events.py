@@ -81,15 +81,17 @@ def _opened(events: Sequence[_Event], fields: tuple[NestedField, ...], reading: 
     return replace(decoded, columns=list(columns.values()))
 
 
-def _headers(lists: pa.ListArray) -> list[dict[str, bytes]]:
-    """Returns the last header of each name, of each record."""
+def _headers(lists: pa.ListArray) -> list[dict[str, bytes | None]]:
+    """Returns the last header of each name, of each record; None for a header without a value."""
     flat = lists.flatten()
-    names, values = flat.field("key").to_pylist(), pc.fill_null(flat.field("value"), b"").to_pylist()
+    names, values = flat.field("key").to_pylist(), flat.field("value").to_pylist()
     ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0))).tolist()
     return [dict(zip(names[at:to], values[at:to], strict=True)) for at, to in zip([0, *ends], ends, strict=False)]
 
 
-def _cloud_event(value: bytes | None, is_json: bool, headers: Mapping[str, bytes]) -> _Event:
+def _cloud_event(value: bytes | None, is_json: bool, every: Mapping[str, bytes | None]) -> _Event:
+    # An attribute without a value is absent.
+    headers = {name: text for name, text in every.items() if text is not None}
     content = headers.get("content-type", b"").decode("latin-1")
     media_type = content.partition(";")[0].strip().lower()
     if media_type.startswith(_STRUCTURED):
@@ -146,11 +148,12 @@ def _texts(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-def _outbox_event(value: bytes | None, is_json: bool, headers: Mapping[str, bytes], key: bytes | None) -> _Event:
+def _outbox_event(value: bytes | None, is_json: bool, headers: Mapping[str, bytes | None], key: bytes | None) -> _Event:
     if value is None or not is_json or "id" not in headers:
         return value, 0  # A row of the outbox table in Debezium's envelope.
     try:
         own = {column: _text(headers[name]) for name, column in _OUTBOX_HEADERS.items() if name in headers}
+        own["id"] = own["id"] or None  # An empty id would make one row of all events that have it.
         own["aggregateid"] = _text(key)
     except UnicodeDecodeError:
         return None, BAD_HEADER

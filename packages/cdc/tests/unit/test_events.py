@@ -18,7 +18,7 @@ from frazil.stages.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 
-Headers = Mapping[str, bytes]
+Headers = Mapping[str, bytes | None]
 COLUMNS = {"id": "long", "name": "string"}
 CE: tuple[MetadataField, ...] = (
     "ce_id", "ce_source", "ce_type", "ce_time", "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions",
@@ -37,7 +37,7 @@ DATA = {"id": 7, "name": "ü"}
 _ROW = (7, "ü")
 
 
-def ce(attributes: Mapping[str, str], **headers: bytes) -> Headers:
+def ce(attributes: Mapping[str, str], **headers: bytes | None) -> Headers:
     return {**{f"ce_{name}": text.encode() for name, text in attributes.items()}, **headers}
 
 
@@ -214,6 +214,24 @@ def test_what_is_no_event_of_an_outbox_is_one_bad_record(value: bytes, headers: 
     assert [row[:2] for row in rows(found)] == [_ROW, _ROW]
     assert list(bad(found)) == [1]
     assert bad(found)[1].startswith(reason)
+
+
+@pytest.mark.parametrize("empty", [None, b"", b'""'])
+def test_a_routed_event_whose_id_has_no_value_is_one_bad_record(empty: bytes | None) -> None:
+    """With an empty id, an upsert table by `_event_id` would keep the last of all such events alone."""
+    value, good = json.dumps(DATA).encode(), {"id": b"1", "eventType": None}
+    changes = read("outbox", [(value, good), (value, {"id": empty, "eventType": b"T"})], OUTBOX, [b"7", b"7"])
+    assert rows(changes) == [(*_ROW, "1", None, None, "7")]
+    assert bad(changes) == {1: "the record lacks a member that every record of its envelope has"}
+
+
+def test_an_attribute_of_a_header_without_a_value_is_absent() -> None:
+    value = json.dumps(DATA).encode()
+    lacking = ce({name: text for name, text in ATTRIBUTES.items() if name != "id"}, ce_id=None)
+    events = [(value, ce(ATTRIBUTES, ce_subject=None, ce_extra=None)), (value, lacking)]
+    changes = read("cloudevents", events, ("ce_id", "ce_subject", "ce_extensions"))
+    assert rows(changes) == [(*_ROW, "e-1", None, [])]
+    assert bad(changes)[1].startswith("the record lacks a member")
 
 
 def test_a_routed_event_without_payload_is_a_tombstone() -> None:
