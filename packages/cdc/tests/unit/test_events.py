@@ -96,6 +96,32 @@ def test_extensions_are_texts() -> None:
     assert rows(found) == [(*_ROW, [("n", "1"), ("b", "true"), ("t", 'q"')])]
 
 
+def test_extensions_that_are_no_text_are_kept_as_they_are_written() -> None:
+    """Python's reader rounds fractions, and refuses integers of more than 4,300 digits: all extensions were lost then."""
+    digits = "9" * 5000
+    event = f'{{"more": {digits}, "rate": 1.10, "big": 1e400, "list": [1.10, "\\u00e9"],{structured(data=DATA).decode()[1:]}'
+    changes = read("cloudevents", [(b"\xef\xbb\xbf" + event.encode(), STRUCTURED)], ("ce_extensions",))
+    extensions = [("more", digits), ("rate", "1.10"), ("big", "1e400"), ("list", '[1.10, "\\u00e9"]')]
+    assert (bad(changes), rows(changes)) == ({}, [(*_ROW, extensions)])
+
+
+@pytest.mark.parametrize("odd", ['"x": "\\ud800"', '"\\udc00": "x"', '"\\ud800": 1'])
+def test_half_of_a_surrogate_pair_in_an_extension_is_one_bad_record(odd: str) -> None:
+    """It ended the task, and with it the batch."""
+    good = structured(data=DATA, n="1")
+    event = f"{{{odd},{good.decode()[1:]}".encode()
+    changes = read("cloudevents", [(good, {}), (event, {}), (good, {})], ("ce_extensions",))
+    assert rows(changes) == [(*_ROW, [("n", "1")])] * 2
+    assert list(bad(changes)) == [1]
+    assert "half of a surrogate pair" in bad(changes)[1]
+
+
+def test_data_behind_a_byte_order_mark_is_read_in_binary_mode_and_behind_a_router() -> None:
+    value = b"\xef\xbb\xbf" + json.dumps(DATA).encode()
+    assert rows(read("cloudevents", [(value, ce(ATTRIBUTES))], ("ce_id",))) == [(*_ROW, "e-1")]
+    assert rows(read("outbox", [(value, {"id": b"1"})], ("event_id",))) == [(*_ROW, "1")]
+
+
 def test_new_fields_of_data_are_columns_and_attributes_are_not() -> None:
     found = read("cloudevents", [(structured(data={"id": 1, "more": {"a": 1.5}}, region="eu"), STRUCTURED)])
     assert {name: str(kind) for name, kind in found.decoded.requested_fields[()].items()} == {
