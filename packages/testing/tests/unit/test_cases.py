@@ -236,6 +236,37 @@ tables:
     assert is_well(play(cases, pipeline))
 
 
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026-01-01T10:00:00.123456789Z", "2026-01-01T10:00:00.123456Z"),
+        ("2026-01-01T11:00:00.5+01:00", "2026-01-01T10:00:00.5Z"),
+        ("1969-12-31T23:59:59.000000001Z", "1969-12-31T23:59:59Z"),
+        ("2026-01-01", "2026-01-01T00:00:00Z"),
+        ("1767225600123456789", "2026-01-01T00:00:00.123456Z"),
+    ],
+)
+def test_times_in_nanoseconds_are_written_as_text(play: Play, folder: Path, written: str, stored: str) -> None:
+    fields = (
+        f'{{"name": "{name}", "type": {{"type": "long", "logicalType": "{kind}"}}}}'
+        for name, kind in (("t", "timestamp-nanos"), ("l", "local-timestamp-nanos"))
+    )
+    (folder / "times.avsc").write_text(f'{{"type": "record", "name": "T", "fields": [{", ".join(fields)}]}}')
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables: {{shop.times: {{topic: times, value: {{format: avro}}, columns: {{t: timestamptz(ns), l: timestamp(ns)}}}}}}
+"""
+    local = written.partition("+")[0].replace("11:00", "10:00").removesuffix("Z")
+    cases = f"""schemas: {{value: times.avsc}}
+cases:
+  times:
+    records: [{{value: {{t: {written}, l: {local}}}}}]
+    rows: [{{t: {stored}, l: {stored.removesuffix("Z")}}}]
+"""
+    assert is_well(play(cases, pipeline))
+    (verdict,) = play(cases.replace(f"t: {written}, l", "t: 2026-01-01T00:00:00.1234567891Z, l"), pipeline)
+    assert "a second has at most nine digits" in verdict.error
+
+
 def test_numbers_that_are_not_finite_are_written_and_compared_as_yaml_has_them(play: Play, folder: Path) -> None:
     field = '{"name": "n", "type": {"type": "array", "items": "double"}}'
     (folder / "numbers.avsc").write_text(f'{{"type": "record", "name": "N", "fields": [{field}]}}')
