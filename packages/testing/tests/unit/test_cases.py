@@ -345,6 +345,35 @@ cases:
     assert is_well(verdicts)
 
 
+def test_a_list_of_a_schema_where_a_step_leads_into_a_struct_is_a_dead_letter(
+    play: Play, folder: Path, queries: SparkQueries
+) -> None:
+    lines = """{"name": "lines", "type": ["null", {"type": "array", "items": {"type": "record", "name": "Line",
+      "fields": [{"name": "cost", "type": "long"}]}}], "default": null}"""
+    for name, more in (("old.avsc", ""), ("new.avsc", f", {lines}")):
+        (folder / name).write_text(
+            f'{{"type": "record", "name": "O", "fields": [{{"name": "id", "type": "long"}}{more}]}}'
+        )
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.orders: {{topic: orders, value: {{format: avro}}, drop_fields: [lines.cost]}}
+"""
+    cases = """cases:
+  lines:
+    records:
+      - {value: {id: 1}, schema: old.avsc}
+      - {value: {id: 2, lines: [{cost: 5}]}, schema: new.avsc}
+      - {value: {id: 3}, schema: new.avsc}
+    rows: [{id: 1}, {id: 3}]
+    dead_letters: [{offset: 1, path: lines, error_class: name_conflict, message: /no step leads into the list `lines`/}]
+"""
+    assert is_well(play(cases, pipeline, queries))
+    remedied = cases.replace("rows: [{id: 1}, {id: 3}]", "rows: [{id: 1}, {id: 2}, {id: 3}]").partition(
+        "    dead_letters"
+    )
+    assert is_well(play(remedied[0], pipeline.replace("drop_fields: [", "exclude: [lines.element."), queries))
+
+
 def test_a_query_with_group_by_is_compared_by_its_groups(play: Play, queries: SparkQueries) -> None:
     pipeline = f"""{HEAD}
 tables:
