@@ -86,6 +86,19 @@ def test_records_have_any_timestamp_of_kafka_or_none(play: Play) -> None:
     assert is_well(play(cases, pipeline))
 
 
+@pytest.mark.parametrize("written", ["raw", "text"])
+def test_keys_have_exact_bytes_too(play: Play, written: str) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders, metadata: [key], key: {{format: {written}}}}}}}"
+    cases = """cases:
+  keys:
+    records: [{value: {id: 1}, key: {hex: "6b00"}}, {value: {id: 2}, key: k}, {value: {id: 3}, key: {hex: "ff"}}]
+    rows: [{id: 1, _key: "k\\0"}, {id: 2, _key: k}ROW]
+    dead_letters: [DEAD]
+"""
+    row, dead_letter = (", {id: 3, _key: /w==}", "") if written == "raw" else ("", "{offset: 2, path: _key}")
+    assert is_well(play(cases.replace("ROW", row).replace("DEAD", dead_letter), pipeline))
+
+
 def test_each_difference_is_shown_by_column_with_the_line_of_what_is_expected(play: Play) -> None:
     cases = """table: shop.orders
 cases:
