@@ -6,9 +6,8 @@ They are JSON on their way. Each part has its own merge.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter
 
 from frazil.error_classes import ErrorClass
 from frazil.ledger import MODULUS
-from frazil.types import BadRecord, DataFile, LastDelete, add_counts, later
+from frazil.types import BadRecord, DataFile, LastDelete, NewValues, add_counts, later
 
 
 @dataclass(frozen=True)
@@ -217,8 +216,9 @@ class ChangeReport:
 class ShareReport:
     """What becomes of records that several tables divide among them: those of other tables, and those of no other table."""
 
-    #: Values of records that are to get a table first, of the table of the rest, each with the number of these records.
-    new_values: tuple[tuple[tuple[str, ...], int], ...] = ()
+    #: Values of records that are to get a table first, of the table of the rest, by partition: of each partition the values
+    #: that come first, as many as may get a table.
+    new_values: tuple[NewValues, ...] = ()
     #: The number of records that go to the table of the rest, by reason.
     rest_records: Mapping[str, int] = field(default_factory=dict)
     #: The number of records that other tables take.
@@ -227,11 +227,14 @@ class ShareReport:
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the sums over the tasks of a batch."""
-        new_values = Counter[tuple[str, ...]]()
-        for part in parts:
-            new_values.update(dict(part.new_values))
+        new_values: dict[tuple[Any, ...], NewValues] = {}
+        for new in (new for part in parts for new in part.new_values):
+            place = (new.topic, new.partition, new.values)
+            before = new_values.get(place, replace(new, count=0))
+            offset, count = min(before.offset, new.offset), before.count + new.count
+            new_values[place] = replace(new, offset=offset, count=count)
         return cls(
-            new_values=tuple(sorted(new_values.items())),
+            new_values=tuple(new_values[place] for place in sorted(new_values)),
             rest_records=add_counts(*(part.rest_records for part in parts)),
             others=sum(part.others for part in parts),
         )

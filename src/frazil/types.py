@@ -152,6 +152,19 @@ class DerivedTable:
 
 
 @dataclass(frozen=True)
+class NewValues:
+    """Values of records in one partition that are to get a table."""
+
+    values: tuple[str, ...]
+    topic: str
+    partition: int
+    #: The offset of the first of these records.
+    offset: int
+    #: The number of these records.
+    count: int
+
+
+@dataclass(frozen=True)
 class Balance:
     """What became of the records of one commit: each was written, became a dead letter or was skipped, or was dropped."""
 

@@ -215,9 +215,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         declared=declared.moved(in_images),
         aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
         evolution=reading.evolution.moved(in_images),
-        json=replace(
-            reading.json, hints=tuple((place, kind) for path, kind in reading.json.hints for place in in_images(path))
-        ),
+        json=reading.json.moved(in_images),
     )
 
 

@@ -212,6 +212,16 @@ class JsonTypes:
     hints: tuple[tuple[Path, str], ...] = ()
     #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False
+    #: Paths of fields that are no lists where they have no column, with why a list is refused (`process.steps`).
+    refused_lists: tuple[tuple[Path, str], ...] = ()
+
+    def moved(self, places: Callable[[Path], Iterable[Path]]) -> JsonTypes:
+        """Returns the types with the fields at other paths. places: returns the new paths of a field."""
+        hints, refused = (
+            tuple((place, what) for path, what in some for place in places(path))
+            for some in (self.hints, self.refused_lists)
+        )
+        return replace(self, hints=hints, refused_lists=refused)
 
 
 EXTENDED_JSON = JsonTypes(is_extended=True)
@@ -288,6 +298,11 @@ class Reading:
     def hint_at(self) -> Mapping[Path, str]:
         """The inference hints, by path in lower case: names that differ in case alone are one field."""
         return {tuple(map(fold_case, path)): kind for path, kind in self.json.hints}
+
+    @cached_property
+    def refused_list_at(self) -> Mapping[Path, str]:
+        """Why a list is refused, by path in lower case."""
+        return {tuple(map(fold_case, path)): reason for path, reason in self.json.refused_lists}
 
     def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""

@@ -72,7 +72,7 @@ class ControlTopic:
             return
         try:
             keys = json.loads(record.value)
-        except ValueError:
+        except (ValueError, RecursionError):
             keys = None
         if isinstance(keys, dict):
             self._keys[topic] = {str(name): str(value) for name, value in keys.items()}

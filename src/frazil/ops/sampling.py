@@ -38,8 +38,9 @@ from frazil.ingest.tables.preflight import (
     may_have_source_order,
     topics_without_order,
 )
-from frazil.ingest.tables.queries import field_origins, steps_of
+from frazil.ingest.tables.queries import field_origins
 from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.settings import steps_of
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows

@@ -57,6 +57,14 @@ class NoFieldLeft(SpecError):
     """Steps leave out every field that records have had."""
 
 
+class IntoCollection(SpecError):
+    """A step leads into a list or a map. path: of the list or map."""
+
+    def __init__(self, message: str, path: Path, *, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.path = path
+
+
 @dataclass(frozen=True)
 class Missing:
     """A field that a step names and records do not have."""
@@ -108,7 +116,7 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
     """Returns the query that applies the steps. fields: of the records, without metadata. metadata: the pieces of metadata
     that `filter`, or a query over the result, may name.
 
-    Raises: NoFieldLeft; SpecError where two fields would have one name, or a type is not one of Spark's.
+    Raises: NoFieldLeft; IntoCollection; SpecError where two fields would have one name, or a type is not one of Spark's.
     """
     root = _Node("", "", [_node(field, "") for field in fields.fields])
     missing = [
@@ -129,6 +137,25 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
     inner = _select([*columns, *added, *(name for name in metadata if name not in steps.add_fields)])
     # On lines of its own, as it may end with a comment.
     return Compiled(f"select * from ({inner}) as {RECORDS}\nwhere (\n{steps.filter}\n)", tuple(missing))
+
+
+def refused_lists(steps: Steps) -> dict[Path, str]:
+    """Returns the paths of fields of the records into which steps lead, each with why a list there is refused: `{value}`
+    stands for it.
+    """
+    original = {(*path[:-1], name): path for path, name in steps.rename.items()}
+    refused: dict[Path, str] = {}
+    for step, paths in (
+        ("rename", steps.rename),
+        ("drop_fields", steps.drop_fields),
+        ("keep_fields", steps.keep_fields),
+        ("cast", steps.cast),
+    ):
+        for path in paths:
+            for around in (path[:depth] for depth in range(1, len(path))):
+                reason = f"{{value}} is a list, and {_leads(step, path, 'the list', around)}; {_way_into(step, around)}"
+                refused.setdefault(around if step == "rename" else original.get(around, around), reason)
+    return refused
 
 
 def quoted(name: str) -> str:
@@ -232,16 +259,14 @@ def _find(root: _Node, path: Path) -> tuple[_Node, _Node] | None:
 def _missing(step: str, root: _Node, path: Path) -> Missing:
     """Returns what records do not have.
 
-    Raises: SpecError where they never will, as the path leads into a list or a map.
+    Raises: IntoCollection where they never will, as the path leads into a list or a map.
     """
     node = root
     for depth, name in enumerate(path):
         if node.collection:
-            around = ".".join(path[:depth])
-            raise SpecError(
-                f"`{step}` has `{'.'.join(path)}`, and no step leads into the {node.collection} `{around}`",
-                remedy=_way_into(step, around),
-            )
+            around = path[:depth]
+            message = _leads(step, path, f"the {node.collection}", around)
+            raise IntoCollection(message, around, remedy=_way_into(step, around))
         spelled = Spellings(part.name for part in node.parts).find(name)
         if spelled is None:
             break
@@ -251,8 +276,13 @@ def _missing(step: str, root: _Node, path: Path) -> Missing:
     return Missing(step, path, by_name[close] if close else None)
 
 
-def _way_into(step: str, around: str) -> str:
-    """Returns what does what the step was to do inside of a list or a map. around: its path."""
+def _leads(step: str, path: Path, collection: str, around: Path) -> str:
+    return f"`{step}` has `{'.'.join(path)}`, and no step leads into {collection} `{'.'.join(around)}`"
+
+
+def _way_into(step: str, path: Path) -> str:
+    """Returns what does what the step was to do inside of a list or a map. path: of the list or map."""
+    around = ".".join(path)
     exclude = "leave it out with `exclude`, whose paths lead into lists by `element` and into maps by `value`"
     if step == "drop_fields":
         return exclude

@@ -183,6 +183,9 @@ _REMEDIES: Mapping[str, str] = {
     "would both be the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
     " only in letter case": "give the field a column of its own under `columns`, or leave it out with `exclude`",
     "a column of its own with this name": "leave it out with `exclude`, or give it a column of its own under `columns`",
+    "cannot read records with the new field": (
+        "leave the field out with `exclude`, or give it a column of its own under `columns`"
+    ),
     "has a name that is taken": "leave it out with `exclude`, or give it a column of its own under `columns`",
     "would share the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
     "not for fields of records": "leave it out with `exclude`, or give it a column of its own under `columns`",

@@ -22,7 +22,7 @@ from frazil.rows.metadata_columns import due_records
 from frazil.schema.arrow import Ints
 from frazil.shares.share import Owners
 from frazil.shares.together import MadeRows, ReadRows, RecordValues, Together, read_values
-from frazil.types import Offsets
+from frazil.types import NewValues, Offsets
 from frazil.write.digests import digest_of, record_hashes
 from frazil.write.target import TableTarget
 
@@ -215,7 +215,7 @@ class _Group:
                 own, due_count = own[due[own]], int(np.count_nonzero(due))
             report = ShareReport(others=due_count - len(own))
             if share.is_rest:
-                own, report = self._without_new(own, codes, values, report.others)
+                own, report = self._without_new(records, own, codes, values, report.others)
             yield target, own, report
 
     def _numbers(self, values: RecordValues) -> NDArray[np.uint16 | np.uint32]:
@@ -231,16 +231,33 @@ class _Group:
         # Small numbers are sorted faster.
         return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)
 
-    def _without_new(self, own: Ints, codes: Ints, values: RecordValues, others: int) -> tuple[Ints, ShareReport]:
+    def _without_new(
+        self, records: pa.RecordBatch, own: Ints, codes: Ints, values: RecordValues, others: int
+    ) -> tuple[Ints, ShareReport]:
         """Returns the records of the rest without those that are to get a table, and the report on both."""
         numbers, counts = np.unique(codes[own], return_counts=True)
         rest: Counter[str] = Counter()
-        new: dict[int, tuple[tuple[str, ...], int]] = {}
+        new: list[int] = []
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             reason = self._owners.refuse(values.distinct[number])
             if reason is None:
-                new[number] = (tuple(map(str, values.distinct[number])), count)
+                new.append(number)
             else:
                 rest[reason.value] += count
-        first = tuple(sorted(new.values())[: self._owners.free])
-        return own[~np.isin(codes[own], list(new))], ShareReport(first, dict(rest), others)
+        is_new = np.isin(codes[own], new)
+        first = tuple(self._first_values(records, own[is_new], codes, values)) if new else ()
+        return own[~is_new], ShareReport(first, dict(rest), others)
+
+    def _first_values(
+        self, records: pa.RecordBatch, rows: Ints, codes: Ints, values: RecordValues
+    ) -> Iterator[NewValues]:
+        """Yields the values of some records by partition: of each the first that come, as many as may get a table."""
+        partitions, offsets = (np.asarray(records.column(name)) for name in ("partition", "offset"))
+        for partition in np.unique(partitions[rows]).tolist():
+            of_partition = rows[partitions[rows] == partition]
+            of_partition = of_partition[np.argsort(offsets[of_partition], kind="stable")]
+            numbers, places, counts = np.unique(codes[of_partition], return_index=True, return_counts=True)
+            for n in np.argsort(places)[: self._owners.free].tolist():
+                texts = tuple(map(str, values.distinct[int(numbers[n])]))
+                offset = int(offsets[of_partition[places[n]]])
+                yield NewValues(texts, self._topic, partition, offset, int(counts[n]))

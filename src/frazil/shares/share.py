@@ -7,6 +7,7 @@ alike.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +16,7 @@ from typing import ClassVar, Literal
 
 from frazil.column_names import fold_case
 from frazil.errors import SpecError
-from frazil.types import DerivedTable, Offsets
+from frazil.types import DerivedTable, NewValues, Offsets
 
 SourceKind = Literal["field", "header", "topic", "capture"]
 _VARIABLE = re.compile(r"\$\{([^}]*)\}|\$([0-9]+)")
@@ -194,17 +195,23 @@ class Owners:
             return Rest.TAKEN
         return None if self.free else Rest.LIMIT
 
-    def derive(self, every: Iterable[tuple[tuple[str, ...], int]], start: Offsets) -> tuple[DerivedTable, ...]:
-        """Returns the tables that some values get, as far as they get one. every: values with their numbers of records; of
-        several that make one name the values of most records get the table, so that an odd record takes no other's table.
-        start: where the records of the tables begin.
+    def derive(self, every: Iterable[NewValues], start: Offsets) -> tuple[DerivedTable, ...]:
+        """Returns the tables that some values get, as far as they get one: those that come first behind `start`, where the
+        records of the tables begin. Of several that make one name the values of most records get the table, so that an odd
+        record takes no other's table.
         """
-        of_name: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-        for values, count in sorted(every):
-            of_name.setdefault(fold_case(self._division.to.fill(values)), []).append((values, count))
+        counts, places = Counter[tuple[str, ...]](), dict[tuple[str, ...], tuple[int, str, int]]()
+        for new in every:
+            counts[new.values] += new.count
+            behind = new.offset - start.get(new.topic, {}).get(new.partition, 0)
+            place = (behind, new.topic, new.partition)
+            places[new.values] = min(place, places.get(new.values, place))
+        of_name: dict[str, list[tuple[str, ...]]] = {}
+        for values in sorted(places, key=lambda values: (places[values], values)):
+            of_name.setdefault(fold_case(self._division.to.fill(values)), []).append(values)
         tables = []
         for same in of_name.values():
-            values, _ = max(same, key=lambda counted: counted[1])
+            values = max(same, key=lambda values: counts[values])
             if self.refuse(values) is None:
                 self._tables[values] = DerivedTable(self._division.to.fill(values), values, start)
                 self._names.add(fold_case(self._tables[values].name))

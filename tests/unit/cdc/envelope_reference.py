@@ -156,7 +156,7 @@ def target_for(
 
 
 def records_of(
-    values: Sequence[bytes | None], headers: Sequence[Mapping[str, bytes]] | None = None
+    values: Sequence[bytes | None], headers: Sequence[Mapping[str, bytes | None]] | None = None
 ) -> dict[str, pa.Array]:
     """Records as the source ships them."""
     found = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from structlog.testing import capture_logs
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
+from frazil.report import ShareReport
+from frazil.shares.share import Division, Owners, parse_template
 from frazil.spec import PipelineSpec, load_spec
+from frazil.types import NewValues
 from frazil_testing.memory_catalog import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
@@ -196,6 +200,33 @@ def test_ten_thousand_values_make_as_many_tables_as_the_limit_allows(tmp_path: P
     assert len(scene.numbers("n.rest")) == 9_997
     (reached,) = [one for one in logs if one["event"] == "route_limit_reached"]
     assert (reached["limit"], reached["table"]) == (3, "n.rest")
+
+
+@pytest.mark.parametrize("types", ["zya", "azy", "yaz"])
+def test_values_that_come_first_get_the_tables_below_the_limit(tmp_path: Path, types: str) -> None:
+    """The order of their texts would give a name that an odd record makes up the table of those that came before it."""
+    scene = Routed(tmp_path, '{topic: t, by: type, to: "n.${type}", rest: n.rest, limit: 2}')
+    scene.feed("t", *({"type": kind, "n": n} for n, kind in enumerate(types * 2)))
+    assert {table.name for table in scene.catch_up()} == {*(f"n.{kind}" for kind in types[:2]), "n.rest"}
+    assert scene.numbers("n.rest") == [2, 5]
+
+
+def new(values: str, partition: int, offset: int, count: int = 1) -> NewValues:
+    return NewValues((values,), "t", partition, offset, count)
+
+
+def test_the_first_values_are_the_same_however_tasks_divide_the_partitions() -> None:
+    division = Division("n.rest", parse_template("n.${type}"), limit=2)
+    reports = [
+        ShareReport((new("z", 0, 100), new("m", 0, 103, 2))),
+        ShareReport((new("a", 1, 7), new("z", 1, 9))),
+        ShareReport((new("b", 1, 11), new("z", 0, 140))),
+    ]
+    start = {"t": {0: 100, 1: 5}}
+    for parts in permutations(reports):
+        merged = ShareReport.merge(parts)
+        assert sum(one.count for one in merged.new_values) == 7
+        assert [table.name for table in Owners(division, ()).derive(merged.new_values, start)] == ["n.z", "n.a"]
 
 
 def test_values_beyond_the_limit_get_tables_once_it_is_raised(tmp_path: Path) -> None:

@@ -4,12 +4,17 @@ conflicts, and all others become rows.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import StringType
 
+from frazil.errors import SpecError
 from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.taken_names import rejecting_fields
+from frazil.schema.evolve import NameConflict
 from tests.unit.ingest.service_scene import only
 
 _QUERIES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
@@ -46,6 +51,71 @@ def test_records_with_such_a_field_are_dead_letters_until_it_is_left_out(
     assert only(made.catch_up()).status.run_state is RunState.WAITING
     assert [row["id"] for row in made.rows("n.a")] == [1, 3, 4]
     assert 5 not in made.rows("n.a")[-1].values()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cast": ((("s", "a"), StringType()),)},
+        {"drop_fields": (("s", "b"),)},
+        {"rename": ((("s", "a"), "x"),)},
+        {"keep_fields": (("id",), ("s", "a"))},
+        {"rename": ((("s",), "t"),), "drop_fields": (("t", "b"),)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("odd", [[{"a": 1}], [1], [None]], ids=str)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_list_where_a_step_leads_into_a_struct_is_a_bad_record_alone(
+    scene: Any, settings: dict[str, Any], odd: list[Any], first: int
+) -> None:
+    """The list was the column's type where it came first, for good, and the step stopped the table at it."""
+    made = scene(**settings)
+    made.feed("a", {"id": 0})
+    if not first:
+        made.catch_up()
+    made.feed("a", {"id": 1, "s": odd}, {"id": 2, "s": {"a": 1, "b": 2}}, {"id": 3, "s": None}, {"id": 4})
+    table = only(made.catch_up())
+    assert table.status.run_state is RunState.WAITING, table.status
+    assert [row["id"] for row in made.rows("n.a")] == [0, 2, 3, 4]
+    row = made.rows("n.a")[1]
+    assert set((row.get("s") or row["t"]).values()) & {1, "1"}
+    [file] = made.catalog.data_files("n.a__dead_letters")
+    [dead_letter] = pq.read_table(file.path).to_pylist()
+    assert (dead_letter["error_class"], dead_letter["path"], dead_letter["offset"]) == ("type_mismatch", "s", 1)
+    assert dead_letter["message"] == f"array {json.dumps(odd)} does not fit struct"
+
+
+def test_lists_alone_where_a_step_leads_into_a_struct_are_dead_letters_with_the_way_into_them(scene: Any) -> None:
+    made = scene(drop_fields=(("s", "element", "b"),))
+    made.feed("a", {"id": 1, "s": [{"b": 1, "c": 2}]}, *({"id": n} for n in range(2, 9)))
+    table = only(made.catch_up())
+    assert (table.status.run_state, len(made.rows("n.a"))) == (RunState.WAITING, 7)
+    [file] = made.catalog.data_files("n.a__dead_letters")
+    [dead_letter] = pq.read_table(file.path).to_pylist()
+    assert "`drop_fields` has `s.element.b`, and no step leads into the list `s`; leave it" in dead_letter["message"]
+    assert "`exclude`, whose paths lead into lists by `element`" in dead_letter["message"]
+    made.settings |= {"drop_fields": (), "exclude": (("s", "element", "b"),)}
+    made.feed("a", {"id": 9, "s": [{"b": 1, "c": 2}]})
+    made.catch_up()
+    assert made.rows("n.a")[-1] == {"id": 9, "s": [{"c": 2}]}
+
+
+def test_an_empty_list_where_a_step_leads_into_a_struct_is_null_as_long_as_the_field_has_no_column(scene: Any) -> None:
+    made = scene(drop_fields=(("s", "b"),))
+    made.feed("a", {"id": 1, "s": []}, {"id": 2})
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1}, {"id": 2}]
+
+
+def test_a_field_with_which_the_query_cannot_be_analysed_is_a_conflict_where_it_is_new() -> None:
+    with (
+        pytest.raises(NameConflict, match="cannot read records with the new field: odd: leave the field out"),
+        rejecting_fields(are_new=True),
+    ):
+        raise SpecError("odd")
+    with pytest.raises(SpecError, match="odd"), rejecting_fields(are_new=False):
+        raise SpecError("odd")
 
 
 def test_such_a_field_is_rescued(scene: Any) -> None:

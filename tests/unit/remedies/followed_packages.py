@@ -123,6 +123,8 @@ PACKAGED: Mapping[str, str] = {
             "divide its cases among several files",
             "write `table: NAME`, and below it `cases: {NAME: {records: [{value: {…}}], rows: [{…}]}}`",
             "write the value of the record as `json`, which is text",
+            "write `table: NAME`, below it `cases: {NAME: {records: […]}}`, and each line as one of the records,"
+            " `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` shows what becomes of the lines as they are",
         ),
         f"{_CASES}a_file_that_is_not_a_file_of_cases",
     ),
@@ -130,6 +132,7 @@ PACKAGED: Mapping[str, str] = {
         (
             "begin with a line `records:`, and write the records below it, or let the file's name end in .jsonl",
             "name a file with fewer records",
+            "let the file's name end in .jsonl",
         ),
         f"{_RECORDING}yaml_that_is_not_a_file_of_records",
     ),

@@ -10,6 +10,8 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil_cdc.raw_json import elements, members
+
 PRIMARY = "pk."
 """The prefix of the names of primary-key columns."""
 
@@ -25,8 +27,10 @@ def flat_keys(keys: pa.Array) -> pa.Array:
 
 def _flat(key: bytes) -> bytes:
     try:
-        database, table, columns = json.loads(key)
-        named = {f"{PRIMARY}{name}": value for column in columns for name, value in column.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        database, table, columns = elements(key.decode())
+        named = [(f"{PRIMARY}{name}", value) for column in elements(columns) for name, value in members(column)]
+    except (ValueError, RecursionError):
         return key
-    return json.dumps({"database": database, "table": table, **named}).encode()
+    # Texts as they are written: fractions with many digits would become others.
+    texts = [f"{json.dumps(name)}:{value}" for name, value in (("database", database), ("table", table), *named)]
+    return f"{{{','.join(texts)}}}".encode()

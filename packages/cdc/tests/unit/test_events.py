@@ -18,7 +18,7 @@ from frazil.stages.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 
-Headers = Mapping[str, bytes]
+Headers = Mapping[str, bytes | None]
 COLUMNS = {"id": "long", "name": "string"}
 CE: tuple[MetadataField, ...] = (
     "ce_id", "ce_source", "ce_type", "ce_time", "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions",
@@ -37,7 +37,7 @@ DATA = {"id": 7, "name": "ü"}
 _ROW = (7, "ü")
 
 
-def ce(attributes: Mapping[str, str], **headers: bytes) -> Headers:
+def ce(attributes: Mapping[str, str], **headers: bytes | None) -> Headers:
     return {**{f"ce_{name}": text.encode() for name, text in attributes.items()}, **headers}
 
 
@@ -94,6 +94,32 @@ def test_events_of_either_mode_have_attributes_and_the_fields_of_their_data() ->
 def test_extensions_are_texts() -> None:
     found = read("cloudevents", [(structured(data=DATA, n=1, b=True, t='q"', z=None), STRUCTURED)], ("ce_extensions",))
     assert rows(found) == [(*_ROW, [("n", "1"), ("b", "true"), ("t", 'q"')])]
+
+
+def test_extensions_that_are_no_text_are_kept_as_they_are_written() -> None:
+    """Python's reader rounds fractions, and refuses integers of more than 4,300 digits: all extensions were lost then."""
+    digits = "9" * 5000
+    event = f'{{"more": {digits}, "rate": 1.10, "big": 1e400, "list": [1.10, "\\u00e9"],{structured(data=DATA).decode()[1:]}'
+    changes = read("cloudevents", [(b"\xef\xbb\xbf" + event.encode(), STRUCTURED)], ("ce_extensions",))
+    extensions = [("more", digits), ("rate", "1.10"), ("big", "1e400"), ("list", '[1.10, "\\u00e9"]')]
+    assert (bad(changes), rows(changes)) == ({}, [(*_ROW, extensions)])
+
+
+@pytest.mark.parametrize("odd", ['"x": "\\ud800"', '"\\udc00": "x"', '"\\ud800": 1'])
+def test_half_of_a_surrogate_pair_in_an_extension_is_one_bad_record(odd: str) -> None:
+    """It ended the task, and with it the batch."""
+    good = structured(data=DATA, n="1")
+    event = f"{{{odd},{good.decode()[1:]}".encode()
+    changes = read("cloudevents", [(good, {}), (event, {}), (good, {})], ("ce_extensions",))
+    assert rows(changes) == [(*_ROW, [("n", "1")])] * 2
+    assert list(bad(changes)) == [1]
+    assert "half of a surrogate pair" in bad(changes)[1]
+
+
+def test_data_behind_a_byte_order_mark_is_read_in_binary_mode_and_behind_a_router() -> None:
+    value = b"\xef\xbb\xbf" + json.dumps(DATA).encode()
+    assert rows(read("cloudevents", [(value, ce(ATTRIBUTES))], ("ce_id",))) == [(*_ROW, "e-1")]
+    assert rows(read("outbox", [(value, {"id": b"1"})], ("event_id",))) == [(*_ROW, "1")]
 
 
 def test_new_fields_of_data_are_columns_and_attributes_are_not() -> None:
@@ -214,6 +240,24 @@ def test_what_is_no_event_of_an_outbox_is_one_bad_record(value: bytes, headers: 
     assert [row[:2] for row in rows(found)] == [_ROW, _ROW]
     assert list(bad(found)) == [1]
     assert bad(found)[1].startswith(reason)
+
+
+@pytest.mark.parametrize("empty", [None, b"", b'""'])
+def test_a_routed_event_whose_id_has_no_value_is_one_bad_record(empty: bytes | None) -> None:
+    """With an empty id, an upsert table by `_event_id` would keep the last of all such events alone."""
+    value, good = json.dumps(DATA).encode(), {"id": b"1", "eventType": None}
+    changes = read("outbox", [(value, good), (value, {"id": empty, "eventType": b"T"})], OUTBOX, [b"7", b"7"])
+    assert rows(changes) == [(*_ROW, "1", None, None, "7")]
+    assert bad(changes) == {1: "the record lacks a member that every record of its envelope has"}
+
+
+def test_an_attribute_of_a_header_without_a_value_is_absent() -> None:
+    value = json.dumps(DATA).encode()
+    lacking = ce({name: text for name, text in ATTRIBUTES.items() if name != "id"}, ce_id=None)
+    events = [(value, ce(ATTRIBUTES, ce_subject=None, ce_extra=None)), (value, lacking)]
+    changes = read("cloudevents", events, ("ce_id", "ce_subject", "ce_extensions"))
+    assert rows(changes) == [(*_ROW, "e-1", None, [])]
+    assert bad(changes)[1].startswith("the record lacks a member")
 
 
 def test_a_routed_event_without_payload_is_a_tombstone() -> None:

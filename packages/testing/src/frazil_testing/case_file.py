@@ -5,6 +5,7 @@ The tree keeps lines and texts, so that a difference names the line of what was 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ EXPECTATIONS = ("rows", "dead_letters", "dropped", "stops")
 """The keys of what a case expects."""
 RECORD_KEYS = (*VALUE_FORMS, "key", "headers", "timestamp", "topic", "partition", "offset", "schema", "key_schema")
 CASE_KEYS = ("records", "given", *EXPECTATIONS)
+INPUT_KEYS = ("topic", "records", "schemas", "given")
 FILE_KEYS = ("pipeline", "table", "topic", "schemas", "given", "env", "cases")
 _SCHEMA_KEYS = ("value", "key")
 SUFFIXES = (".yaml", ".yml")
@@ -43,6 +45,14 @@ INPUT_REMEDIES: Mapping[Wrong, str] = {
 }
 _CASES_FILE = FileKind("the file of cases", CASES_REMEDIES)
 _INPUT_FILE = FileKind("the file of records", INPUT_REMEDIES)
+LINES_REMEDIES: Mapping[str, str] = {
+    _CASES_FILE.name: (
+        "write `table: NAME`, below it `cases: {NAME: {records: […]}}`, and each line as one of the records,"
+        " `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` shows what becomes of the lines as they are"
+    ),
+    _INPUT_FILE.name: "let the file's name end in .jsonl",
+}
+"""The remedy, by the name of the kind, where a file has a JSON object in each line."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ def read_case_file(path: Path) -> CaseFile:
     Raises: SpecError with the line of the first thing that is wrong.
     """
     reader = _Reader(path)
-    document = read_document(path, _CASES_FILE)
+    document = _read(path, _CASES_FILE, FILE_KEYS)
     reader.check_keys(document, FILE_KEYS, "the file of cases")
     pipeline = reader.text(document, "pipeline")
     topic, variables = reader.text(document, "topic"), reader.section(document, "env")
@@ -143,11 +153,39 @@ def read_input(path: Path, table: str) -> CaseFile:
     Raises: as `read_case_file`.
     """
     reader = _Reader(path)
-    document = read_document(path, _INPUT_FILE)
-    reader.check_keys(document, ("topic", "records", "schemas", "given"), "the file of records")
+    document = _read(path, _INPUT_FILE, INPUT_KEYS)
+    reader.check_keys(document, INPUT_KEYS, "the file of records")
     records = tuple(reader.records(document, reader.text(document, "topic")))
     case = Case(path.name, 1, document, records, reader.tables(document))
     return CaseFile(path, None, table, reader.paths(document), {}, (case,))
+
+
+def _read(path: Path, kind: FileKind, keys: tuple[str, ...]) -> Section:
+    """Returns the mapping that a file holds. keys: one of which it has.
+
+    Raises: SpecError for a file that cannot be read as one of its kind, also for one of JSON lines, of which the parser of
+    YAML would report something else.
+    """
+    try:
+        document = read_document(path, kind)
+    except SpecError:
+        if not _has_json_lines(path):
+            raise
+    else:
+        if not document.keys().isdisjoint(keys) or not _has_json_lines(path):
+            return document
+    raise SpecError(
+        f"{kind.name} has a JSON object in each line", remedy=LINES_REMEDIES[kind.name], where=place(path, 1)
+    )
+
+
+def _has_json_lines(path: Path) -> bool:
+    """Whether each line of a file that has text is a JSON object."""
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except (OSError, ValueError, RecursionError):
+        return False
 
 
 class _Reader:

@@ -32,6 +32,8 @@ from frazil_testing.memory_registry import MemoryRegistry
 _KINDS: Mapping[str, SchemaKind] = {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)", re.IGNORECASE)
+_FRACTION = re.compile(r"[.,]([0-9]+)")
+_NANO_DIGITS, _NANOS = 9, 1_000_000_000
 _BYTES = ("hex", "base64", "file")
 
 
@@ -281,6 +283,19 @@ def moment_of(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def nanos_of(text: str) -> int:
+    """Returns the nanoseconds since 1970 that a text of ISO 8601 means, in UTC unless it has an offset.
+
+    Raises: ValueError.
+    """
+    match = _FRACTION.search(text)
+    fraction = match[1] if match is not None else ""
+    if len(fraction) > _NANO_DIGITS:
+        raise ValueError("a second has at most nine digits")
+    second = moment_of(_FRACTION.sub("", text))
+    return int(second.timestamp()) * _NANOS + int(fraction.ljust(_NANO_DIGITS, "0"))
+
+
 _PRIMITIVE: Mapping[str, _Convert] = {
     "boolean": _boolean,
     "int": lambda node: int(node.text),
@@ -298,8 +313,10 @@ _LOGICAL: Mapping[str, _Convert] = {
     "time-micros": lambda node: time.fromisoformat(node.text),
     "timestamp-millis": lambda node: moment_of(node.text),
     "timestamp-micros": lambda node: moment_of(node.text),
+    "timestamp-nanos": lambda node: nanos_of(node.text),
     "local-timestamp-millis": lambda node: datetime.fromisoformat(node.text),
     "local-timestamp-micros": lambda node: datetime.fromisoformat(node.text),
+    "local-timestamp-nanos": lambda node: nanos_of(node.text),
     "uuid": lambda node: UUID(node.text),
 }
 

@@ -208,7 +208,7 @@ class Player:
             return None
         table, schema = table_of(spec, topic), self._schema(record, "key_schema", "key")
         kind = ValueSpec(format="avro") if schema is not None and table.source.key.format == "raw" else table.source.key
-        if isinstance(node, Section) and set(node) <= {"hex", "base64", "file"} and kind.format == "raw":
+        if isinstance(node, Section) and set(node) <= {"hex", "base64", "file"} and kind.format in ("raw", "text"):
             return bytes_of(node, self._file.path.parent)
         return self._encoder.encode(node, kind, schema, self._subject(table, topic, is_key=True))
 

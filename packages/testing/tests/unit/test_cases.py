@@ -86,6 +86,19 @@ def test_records_have_any_timestamp_of_kafka_or_none(play: Play) -> None:
     assert is_well(play(cases, pipeline))
 
 
+@pytest.mark.parametrize("written", ["raw", "text"])
+def test_keys_have_exact_bytes_too(play: Play, written: str) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders, metadata: [key], key: {{format: {written}}}}}}}"
+    cases = """cases:
+  keys:
+    records: [{value: {id: 1}, key: {hex: "6b00"}}, {value: {id: 2}, key: k}, {value: {id: 3}, key: {hex: "ff"}}]
+    rows: [{id: 1, _key: "k\\0"}, {id: 2, _key: k}ROW]
+    dead_letters: [DEAD]
+"""
+    row, dead_letter = (", {id: 3, _key: /w==}", "") if written == "raw" else ("", "{offset: 2, path: _key}")
+    assert is_well(play(cases.replace("ROW", row).replace("DEAD", dead_letter), pipeline))
+
+
 def test_each_difference_is_shown_by_column_with_the_line_of_what_is_expected(play: Play) -> None:
     cases = """table: shop.orders
 cases:
@@ -236,6 +249,37 @@ tables:
     assert is_well(play(cases, pipeline))
 
 
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026-01-01T10:00:00.123456789Z", "2026-01-01T10:00:00.123456Z"),
+        ("2026-01-01T11:00:00.5+01:00", "2026-01-01T10:00:00.5Z"),
+        ("1969-12-31T23:59:59.000000001Z", "1969-12-31T23:59:59Z"),
+        ("2026-01-01", "2026-01-01T00:00:00Z"),
+        ("1767225600123456789", "2026-01-01T00:00:00.123456Z"),
+    ],
+)
+def test_times_in_nanoseconds_are_written_as_text(play: Play, folder: Path, written: str, stored: str) -> None:
+    fields = (
+        f'{{"name": "{name}", "type": {{"type": "long", "logicalType": "{kind}"}}}}'
+        for name, kind in (("t", "timestamp-nanos"), ("l", "local-timestamp-nanos"))
+    )
+    (folder / "times.avsc").write_text(f'{{"type": "record", "name": "T", "fields": [{", ".join(fields)}]}}')
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables: {{shop.times: {{topic: times, value: {{format: avro}}, columns: {{t: timestamptz(ns), l: timestamp(ns)}}}}}}
+"""
+    local = written.partition("+")[0].replace("11:00", "10:00").removesuffix("Z")
+    cases = f"""schemas: {{value: times.avsc}}
+cases:
+  times:
+    records: [{{value: {{t: {written}, l: {local}}}}}]
+    rows: [{{t: {stored}, l: {stored.removesuffix("Z")}}}]
+"""
+    assert is_well(play(cases, pipeline))
+    (verdict,) = play(cases.replace(f"t: {written}, l", "t: 2026-01-01T00:00:00.1234567891Z, l"), pipeline)
+    assert "a second has at most nine digits" in verdict.error
+
+
 def test_numbers_that_are_not_finite_are_written_and_compared_as_yaml_has_them(play: Play, folder: Path) -> None:
     field = '{"name": "n", "type": {"type": "array", "items": "double"}}'
     (folder / "numbers.avsc").write_text(f'{{"type": "record", "name": "N", "fields": [{field}]}}')
@@ -349,6 +393,35 @@ cases:
 """
     verdicts = play(cases, pipeline, queries)
     assert is_well(verdicts)
+
+
+def test_a_list_of_a_schema_where_a_step_leads_into_a_struct_is_a_dead_letter(
+    play: Play, folder: Path, queries: SparkQueries
+) -> None:
+    lines = """{"name": "lines", "type": ["null", {"type": "array", "items": {"type": "record", "name": "Line",
+      "fields": [{"name": "cost", "type": "long"}]}}], "default": null}"""
+    for name, more in (("old.avsc", ""), ("new.avsc", f", {lines}")):
+        (folder / name).write_text(
+            f'{{"type": "record", "name": "O", "fields": [{{"name": "id", "type": "long"}}{more}]}}'
+        )
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables:
+  shop.orders: {{topic: orders, value: {{format: avro}}, drop_fields: [lines.cost]}}
+"""
+    cases = """cases:
+  lines:
+    records:
+      - {value: {id: 1}, schema: old.avsc}
+      - {value: {id: 2, lines: [{cost: 5}]}, schema: new.avsc}
+      - {value: {id: 3}, schema: new.avsc}
+    rows: [{id: 1}, {id: 3}]
+    dead_letters: [{offset: 1, path: lines, error_class: name_conflict, message: /no step leads into the list `lines`/}]
+"""
+    assert is_well(play(cases, pipeline, queries))
+    remedied = cases.replace("rows: [{id: 1}, {id: 3}]", "rows: [{id: 1}, {id: 2}, {id: 3}]").partition(
+        "    dead_letters"
+    )
+    assert is_well(play(remedied[0], pipeline.replace("drop_fields: [", "exclude: [lines.element."), queries))
 
 
 def test_a_query_with_group_by_is_compared_by_its_groups(play: Play, queries: SparkQueries) -> None:
@@ -514,6 +587,10 @@ WHOLE = "table: shop.orders\ncases: {a: {records: [{value: {id: 1}}], rows: [{id
         ("- records: [{value: {id: 1}}]\n", WHOLE,
          "the file of cases is not a mapping (cases.yaml:1); begin with a line such as `table: shop.orders`, "
          "and write each case by its name below `cases:`"),
+        ('{"id": 1}\n{"id": 2}\n', WHOLE.replace("value: {id: 1}", """json: '{"id": 1}'"""),
+         "the file of cases has a JSON object in each line (cases.yaml:1); write `table: NAME`, below it `cases: {NAME: "
+         "{records: […]}}`, and each line as one of the records, `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` "
+         "shows what becomes of the lines as they are"),
         ("[" * 60 + "]" * 60, WHOLE.replace("value: {id: 1}", f"""json: '{{"id": 1, "x": {"[" * 60 + "]" * 60}}}'"""),
          "the file of cases is nested too deeply (cases.yaml:1); write the value of the record as `json`, which is text"),
         (f"{WHOLE}#{' ' * LIMIT_BYTES}", WHOLE,

@@ -325,6 +325,14 @@ def _file(folder: Path) -> str:
             "below it, or let the file's name end in .jsonl",
         ),
         (
+            '{"id": 1}\n\n{"id": 2}\n',
+            "the file of records has a JSON object in each line (in.yaml:1); let the file's name end in .jsonl",
+        ),
+        (
+            '{"id": 1}',
+            "the file of records has a JSON object in each line (in.yaml:1); let the file's name end in .jsonl",
+        ),
+        (
             "[" * 60 + "]" * 60,
             "the file of records is nested too deeply (in.yaml:1); write the value of the record as `json`, which is text",
         ),
@@ -339,6 +347,8 @@ def test_yaml_that_is_not_a_file_of_records(folder: Path, wrong: str, error: str
         tried(folder, "in.yaml", wrong)
     assert str(caught.value).replace(f"{folder}/", "") == error
     assert tried(folder, "in.yaml", "records:\n  - {json: '{\"id\": 1}'}\n")
+    assert tried(folder, "in.yaml", '{"records": [{"value": {"id": 1}}]}\n')
+    assert tried(folder, "in.jsonl", '{"id": 1}\n\n{"id": 2}\n')
 
 
 def test_a_file_of_records_in_yaml_that_does_not_exist(folder: Path) -> None:

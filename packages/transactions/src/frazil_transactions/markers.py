@@ -253,11 +253,14 @@ def _events(events: Iterable[tuple[int, dict[str, Any]]], topics: Sequence[str])
         name, status = event.get("id"), event.get("status")
         if not isinstance(name, str) or status not in ("BEGIN", "END"):
             continue
-        mine = [
-            collection["event_count"]
-            for collection in event.get("data_collections") or ()
-            if any(_is_of(topic, collection) for topic in topics)
-        ]
+        try:
+            mine = [
+                int(collection["event_count"])
+                for collection in event.get("data_collections") or ()
+                if any(_is_of(topic, collection) for topic in topics)
+            ]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue  # Something else has an id and a status of these names.
         yield Event(normalize_id(name), at_ms, status == "END", sum(mine) if mine else None)
 
 

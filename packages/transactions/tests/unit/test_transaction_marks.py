@@ -172,10 +172,16 @@ def test_a_change_that_does_not_tell_enough(envelope: dict[str, Any], has_events
 
 def test_events_that_are_none_are_skipped() -> None:
     counted = {"data_collection": "a b.c", "event_count": 3}
+    no_counts: list[Any] = [
+        5, "text", [5], ["text"], {"a": 1}, [None], [{}], [{"data_collection": 5, "event_count": 1}],
+        [{"data_collection": "a b.c"}], [counted | {"event_count": None}], [counted | {"event_count": "x"}],
+        [counted | {"event_count": float("inf")}],
+    ]  # fmt: skip
     events = [
         None, {"status": "BEGIN", "id": "1"}, {"status": "END", "id": "2"},
         {"status": "END", "id": "3", "data_collections": None},
         {"status": "END", "id": "4", "data_collections": [counted]}, {"x": '"END"'}, ["END"],
+        *({"status": "END", "id": "5", "data_collections": collections} for collections in no_counts),
     ]  # fmt: skip
     records = [*_records(*events), ReadRecord("t", 0, 99, b'no "END"')]
     begun = Event("1", 0, is_end=False)

@@ -112,11 +112,12 @@ def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     slices = texts.selected(slices, path)
     if texts.reading.json.is_extended:
         slices = unwrap_new_scalars(texts, slices)
+    slices = _without_lists(texts, slices, path)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    hint = texts.reading.hint_at.get(tuple(map(fold_case, path)))
+    hint = texts.reading.hint_at.get(_folded(path))
     if hint == "moment" and not texts.reading.json.is_extended:
         hint = "string"
     if len(families) == 1 and (hint is None or hint in families):
@@ -131,6 +132,21 @@ def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     texts.contradictions.append((first_record, slices.owner[is_other]))
     # The others get their column all the same: a refused record does not affect its neighbours.
     return infer_field(texts, slices.masked(~is_other), path)
+
+
+def _without_lists(texts: Texts, slices: Slices, path: Path) -> Slices:
+    """Returns the values without the lists that are refused at the path. Lists without contents have no type, and stay."""
+    refused = texts.reading.refused_list_at
+    reason = refused.get(_folded(path)) if refused else None
+    if reason is None or not (slices.kind == ARRAY).any():
+        return slices
+    is_list = np.diff(elements_of(texts, slices)[0]) > 0
+    texts.refuse(slices, is_list.astype(np.uint8), ".".join(path), {1: Fault(ErrorClass.TYPE_MISMATCH, reason)})
+    return slices.masked(~is_list)
+
+
+def _folded(path: Path) -> Path:
+    return tuple(map(fold_case, path))
 
 
 def _kinds_of(family_name: str) -> list[int]:

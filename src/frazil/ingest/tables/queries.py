@@ -37,11 +37,12 @@ from frazil.ingest.tables.settings import (
     program_of,
     query_columns,
     row_columns,
+    steps_of,
     with_counts,
     with_key,
 )
 from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
-from frazil.ingest.tables.taken_names import FirstNames, refuse_taken_names, rejecting_taken_names
+from frazil.ingest.tables.taken_names import FirstNames, refuse_taken_names, rejecting_fields
 from frazil.ingest.tables.target import columns_of_keys, target_of
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.plugins.formats import ENVELOPES
@@ -54,13 +55,12 @@ from frazil.process.kernels.table import reason
 from frazil.process.program import Call, Expression, Field, Lookup, Program, Project, SparkPart, spark_columns
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.refusals import check_condition, check_query
-from frazil.process.steps import NoFieldLeft, Steps, compile_steps
+from frazil.process.steps import NoFieldLeft, compile_steps
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled
 from frazil.spec import TableSpec
 from frazil.spec.grouped_tables import groups_of
-from frazil.spec.steps import metadata_names
 from frazil.stages.notes import StageNote
 from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
@@ -262,21 +262,6 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
             )
 
 
-def steps_of(spec: TableSpec) -> Steps:
-    """Returns the steps before a table's query. Where a query follows, all rows are kept by a condition, which keeps the
-    metadata too.
-    """
-    return Steps(
-        dict(spec.query.rename),
-        spec.query.drop_fields,
-        spec.query.keep_fields,
-        dict(spec.query.cast),
-        dict(spec.query.add_fields),
-        spec.query.filter or ("true" if spec.query.select else ""),
-        metadata_names(spec),
-    )
-
-
 class QueryTables:
     """Creates and changes tables with a query. queries: None where no table has one. referenced: the catalog with reference
     tables, where it is another one.
@@ -381,8 +366,8 @@ class QueryTables:
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
 
     def checking(self, table: Table) -> Callable[[Schema], None]:
-        """Returns a function that raises NameConflict for new fields of the records that take a name of the query. It is to
-        be called with all new fields first.
+        """Returns a function that raises NameConflict for new fields of the records that take a name of the query, or with
+        which it cannot read records. It is to be called with all new fields first.
         """
         if not table.spec.has_query:
             return lambda _: None
@@ -393,8 +378,11 @@ class QueryTables:
         if table.state is None or RECORDS_SCHEMA not in table.state.marks:
             return FirstNames(refuse, declared_columns(table.records.spec))
 
+        view = table.records.state
+        known_count = len(view.schema.field_ids) if view is not None else 0
+
         def check(records: Schema) -> None:
-            with rejecting_taken_names():
+            with rejecting_fields(are_new=len(records.field_ids) > known_count):
                 refuse(records)
 
         return check

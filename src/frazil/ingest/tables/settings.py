@@ -15,6 +15,7 @@ from frazil.decode.settings import Envelope, Framing
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.catalyst import NameTaken
 from frazil.process.program import Field, Literal, Program, Project, origins_of
+from frazil.process.steps import Steps
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
@@ -257,3 +258,18 @@ def _named_columns(spec: TableSpec) -> Iterator[Path]:
 def framing_of(value: ValueSpec) -> Framing:
     """Returns the framing of the bytes: where they contain the id of their schema."""
     return "none" if value.framing == "header" or value.source == "latest" else value.framing
+
+
+def steps_of(spec: TableSpec) -> Steps:
+    """Returns the steps before a table's query. Where a query follows, all rows are kept by a condition, which keeps the
+    metadata too.
+    """
+    return Steps(
+        dict(spec.query.rename),
+        spec.query.drop_fields,
+        spec.query.keep_fields,
+        dict(spec.query.cast),
+        dict(spec.query.add_fields),
+        spec.query.filter or ("true" if spec.query.select else ""),
+        metadata_names(spec),
+    )

@@ -35,7 +35,7 @@ from frazil.shares.share import Owners
 from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally
-from frazil.types import Batch, DerivedTable, Offsets, Progress
+from frazil.types import Batch, DerivedTable, NewValues, Offsets, Progress
 from frazil.upsert.change_notes import ChangeState
 
 KEY_COLUMNS = "key-columns"
@@ -108,10 +108,8 @@ class Table:
         share = self.spec.source.share
         return share.without_declared((*self.progress.rest.derived, *self.found_tables)) if share is not None else ()
 
-    def derive(self, values: Iterable[tuple[tuple[str, ...], int]], start: Offsets) -> tuple[DerivedTable, ...]:
-        """Returns the tables that some values get, as far as they get one. values: with the number of their records. start:
-        where the records of the tables begin.
-        """
+    def derive(self, values: Iterable[NewValues], start: Offsets) -> tuple[DerivedTable, ...]:
+        """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
         assert self.spec.source.share is not None
         return Owners(self.spec.source.share.division, self.derived).derive(values, start)
 

@@ -1,4 +1,6 @@
-"""Fields of records with a name that the table's query makes: the column wins, and records with the field are bad.
+"""Fields of records that the table's query cannot have: records with them are bad.
+
+Such are fields with a name that the query makes, of which the column wins, and fields with which it cannot be analysed.
 
 A table that exists knows which fields are new. The first records of a table bring all of them at once, so that the names
 that two columns would have are found one after another, each without the fields before it.
@@ -19,11 +21,13 @@ from frazil.ingest.tables.settings import declared_columns
 from frazil.ingest.tables.table import Table
 from frazil.process.analysis import Query
 from frazil.process.catalyst import NameTaken
+from frazil.process.steps import IntoCollection
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import NameConflict, Path, new_schema
 
 _ADVICE = "leave the field out with `exclude`, or give it a column of its own under `columns`"
 _RESULT = "a new field has a name that is taken"
+_UNREAD = "the query cannot read records with the new field"
 
 
 def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
@@ -43,12 +47,21 @@ def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
 
 
 @contextmanager
-def rejecting_taken_names() -> Iterator[None]:
-    """Makes of a query whose columns cannot have one name each, in its block, a column-name conflict of the new fields."""
+def rejecting_fields(*, are_new: bool) -> Iterator[None]:
+    """Makes a column-name conflict of the new fields, in its block, of a query whose columns cannot have one name each, and
+    of one that cannot read records with them: it has read the others, so that one odd record would stop the table. are_new:
+    whether there are new fields, and not only wider types.
+    """
     try:
         yield
-    except NameTaken as error:
-        raise NameConflict(f"{_RESULT}: {error.message}", _ADVICE) from None
+    except SpecError as error:
+        if not are_new and not isinstance(error, NameTaken):
+            raise
+        raise NameConflict(_reason(error), _ADVICE) from None
+
+
+def _reason(error: SpecError) -> str:
+    return f"{_RESULT if isinstance(error, NameTaken) else _UNREAD}: {error.message}"
 
 
 class FirstNames:
@@ -57,12 +70,12 @@ class FirstNames:
     """
 
     def __init__(self, analyse: Callable[[Schema], object], declared: Collection[str]) -> None:
-        """analyse: analyses the query for records with these fields; raises NameTaken. declared: the columns of the records
-        that the pipeline file declares, which it cannot be without.
+        """analyse: analyses the query for records with these fields; raises NameTaken or IntoCollection. declared: the
+        columns of the records that the pipeline file declares, which it cannot be without.
         """
         self._analyse = analyse
         self._declared = declared
-        #: The fields that take a name of the query, each with the name's conflict.
+        #: The fields that take a name of the query, or that its steps lead into wrongly, each with the conflict.
         self._taken: dict[Path, str] = {}
 
     def __call__(self, records: Schema) -> None:
@@ -71,7 +84,7 @@ class FirstNames:
         fields = set(_fields(records.as_struct(), ()))
         for path, reason in self._taken.items():
             if path in fields:
-                raise NameConflict(f"{_RESULT}: {reason}", _ADVICE)
+                raise NameConflict(reason, _ADVICE)
 
     def _find(self, records: Schema) -> dict[Path, str]:
         """Returns the fields without which the query can be analysed; none where the query names one of them itself, or has
@@ -81,11 +94,11 @@ class FirstNames:
         while True:
             try:
                 self._analyse(_without(records, taken))
-            except NameTaken as error:
+            except (NameTaken, IntoCollection) as error:
                 paths = self._named(_without(records, taken), error.path)
                 if not paths:
                     return {}
-                taken |= dict.fromkeys(paths, error.message)
+                taken |= dict.fromkeys(paths, _reason(error))
             except (SpecError, UnavailableError) as error:  # Raised again when the table is created.
                 named = fold_case(unknown_column(error))
                 return {} if named in {fold_case(path[-1]) for path in taken} else taken

@@ -21,10 +21,12 @@ from frazil.ingest.tables.settings import (
     own_columns,
     program_of,
     shaping_of,
+    steps_of,
 )
 from frazil.ingest.tables.table import KEY_COLUMNS, Table, target_file_size
 from frazil.process.analysis import Query
 from frazil.process.program import origins_of, spark_columns
+from frazil.process.steps import refused_lists
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
@@ -56,13 +58,14 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
     if not table.spec.has_query:
         return _target_of(table, schema)
     query = table.schema.query
-    target = _target_of(table, None)
+    target, source = _target_of(table, None), _target_of(table.records, schema)
+    json = replace(source.reading.json, refused_lists=tuple(refused_lists(steps_of(table.spec)).items()))
     return replace(
         target,
         shaping=None,
         record=replace(target.record, key=None, headers=()),
         query=TableQuery(
-            source=replace(_target_of(table.records, schema), stages=()),
+            source=replace(source, stages=(), reading=replace(source.reading, json=json)),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
             fails_to_null=table.spec.query.on_error == "null",

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from frazil.schema.arrow import Ints, Records, one_array
 from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.upsert.change_rows import only
-from frazil.upsert.deduplicate import dump_table
+from frazil.upsert.deduplicate import comparable, dump_table
 from frazil.upsert.records.read_changes import keys_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -132,6 +132,8 @@ def part_table(
     arrays = {f"{KEY}{n}": key for n, key in enumerate(keys_of(target, rows))}
     for column in merging.columns:
         values = one_array(rows[column.name])
+        if column.is_of_key:
+            values = comparable(values)  # Else the row would have the zero, or the NaN, of whichever record is last.
         if column.function in ADDING:
             if target.changes.retracts:
                 # Whether a sum from which all values are subtracted has had a value is unknown.

@@ -206,7 +206,8 @@ def _collected(lists: pa.Array, groups: _Groups, *, is_set: bool) -> pa.Array:
     elements = pc.list_flatten(taken)
     kept = np.asarray(elements.is_valid())
     if is_set and kept.any():
-        codes = key_codes([comparable(elements)])
+        elements = comparable(elements)
+        codes = key_codes([elements])
         _, firsts = np.unique(owners * (int(codes.max()) + 1) + codes, return_index=True)
         is_first = np.zeros(kept.size, np.bool_)
         # A null among the elements has a code of its own.

@@ -68,6 +68,23 @@ def test_every_aggregate_is_what_a_query_over_all_records_gives(
     ]
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_zeros_of_both_signs_are_one_group_and_one_element_of_a_set(
+    tmp_path: Path, queries: SparkQueries, tasks: int, partitioned: bool
+) -> None:
+    """As in Spark, which makes one zero and one NaN of all in keys of groups, and has one of them in a set."""
+    select = "select amount as k, count(*) as n, collect_set(share) as s from records group by amount"
+    settings = "columns: {amount: double, share: float}" + (", partition_by: [k]" if partitioned else "")
+    grouped = Grouped(tmp_path, queries, select, settings, tasks=tasks)
+    for amounts in ((0.0, -0.0, 1.0), (-0.0, 0.0), (-0.0,)):
+        for amount in amounts:
+            grouped.pay("a", 0, amount, share=-amount)
+        grouped.catch_up()
+    rows = [[str(value) for value in row] for row in grouped.table_rows("k", "n", "s")]
+    assert rows == [["0.0", "5", "[0.0]"], ["1.0", "1", "[-1.0]"]]
+
+
 def test_a_record_is_in_each_sliding_window_of_its_time(tmp_path: Path, queries: SparkQueries) -> None:
     select = (
         "select user as u, window.start as `from`, window.end as `to`, count(*) as n from records"
