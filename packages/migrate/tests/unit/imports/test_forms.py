@@ -107,7 +107,7 @@ debezium:
         ),
         (
             "debezium-server",
-            "DEBEZIUM_SINK_TYPE=iceberg",
+            "SINK_TYPE=iceberg",
             "the configuration has no setting of",
             "give a configuration",
         ),
