@@ -130,6 +130,7 @@ class ProtectSpec(StageSettings):
         if self.protect and self.protect_key is None:
             without = "`protect` and no `protect_key`, which hashes values and encrypts dead letters"
             yield Mistake("protect", f"table `{table.name}` has {without}", KEY_REMEDY)
+        yield from self._check_names()
         yield from self._check_metadata(table)
         keys = table.changes.key_columns or (("_key",) if table.changes.mode == "upsert" else ())
         for name in keys:
@@ -153,6 +154,17 @@ class ProtectSpec(StageSettings):
         if any(rule_of(self.protect, name) for name in names):
             message = "tables would be named after values of a field that `protect` protects"
             yield Mistake("to", message, "route by another field, or take this one out of `protect`")
+
+    def _check_names(self) -> Iterator[Mistake]:
+        """Yields rules for a field that has one already: it would never apply."""
+        first: dict[tuple[str, bool], str] = {}
+        for rule in self.protect:
+            if rule.selector.startswith("/"):
+                continue
+            before = first.setdefault((fold_case(rule.selector), bool(rule.names)), rule.selector)
+            if before != rule.selector:
+                message = f"`protect` has `{before}` and `{rule.selector}`, which are one field: names are found in any case"
+                yield Mistake("protect", message, "keep one of the two rules")
 
     def _check_metadata(self, table: TableSpec) -> Iterator[Mistake]:
         """Yields rules for the columns that keys and headers have been given: rules name both as the records' own."""

@@ -71,6 +71,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "route by another field, or take this one out of `protect`": _FILE,
     "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`": _FILE,
     "take it out of `protect`, or order by another column": _FILE,
+    "keep one of the two rules": _FILE,
     "write `action: …`, or another one": _FILE,
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,

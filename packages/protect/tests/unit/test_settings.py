@@ -50,6 +50,7 @@ def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
     [
         ("protect: {a: hash}", "has `protect` and no `protect_key`"),
         (f"protect: {{a: hsah}}, {WITH_KEY}", "`protect.a` cannot be `hsah`"),
+        (f"protect: {{u.a: mask, U.A: drop}}, {WITH_KEY}", "`protect` has `u.a` and `U.A`, which are one field"),
         (f"protect: [a], {WITH_KEY}", "`protect` is a list where a mapping is expected"),
         (f"protect: {{'/(/': hash}}, {WITH_KEY}", "the regular expression `/(/` is wrong"),
         (f"protect: {{a: {{keep: 2}}}}, {WITH_KEY}", "`protect.a` has no action"),
