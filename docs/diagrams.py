@@ -151,7 +151,7 @@ STANDBY = Diagram(
         Box("Election", ("Kafka, Kubernetes", "or PostgreSQL"), 0, 0.5),
         Box("Leader", ("reads and commits",), 1, 0, "own"),
         Box("Standby", ("warm, follows the", "tables' metadata"), 1, 1, "own"),
-        Box("Tables", ("let one commit on top", "of one progress"), 2, 0.5, "kept"),
+        Box("Tables", ("take only commits that", "begin at their offsets"), 2, 0.5, "kept"),
     ),
     (
         Arrow("Election", "Leader"),
