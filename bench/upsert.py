@@ -104,6 +104,7 @@ def measure_copies(place: Place) -> None:
                 around = Surroundings(place)
                 run = _streamed(place, running, changes, settings.upsert_seconds, lambda: _wait(running, changes))  # noqa: B023
                 run |= {**around.end(), **memory(running)}
+                run["publishes"] = running.log.read_text(errors="replace").count("table_published")
                 running.stop_well()
             except BaseException:
                 running.kill()
