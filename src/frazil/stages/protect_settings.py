@@ -163,7 +163,9 @@ class ProtectSpec(StageSettings):
                 continue
             before = first.setdefault((fold_case(rule.selector), bool(rule.names)), rule.selector)
             if before != rule.selector:
-                message = f"`protect` has `{before}` and `{rule.selector}`, which are one field: names are found in any case"
+                message = (
+                    f"`protect` has `{before}` and `{rule.selector}`, which are one field: names are found in any case"
+                )
                 yield Mistake("protect", message, "keep one of the two rules")
 
     def _check_metadata(self, table: TableSpec) -> Iterator[Mistake]:
