@@ -8,6 +8,7 @@ _BLOBS = "packages/blobs/tests/unit/test_packs.py::test_"
 _EXPECT = "packages/expect/tests/unit/test_service.py::test_"
 _TESTING = "packages/testing/tests/unit"
 _CASES, _RECORDING = f"{_TESTING}/test_cases.py::test_", f"{_TESTING}/test_recording.py::test_"
+_REFUSED = f"{_TESTING}/test_refused_cases.py::test_"
 _CASE_COMMANDS = f"{_TESTING}/test_commands.py::test_"
 
 PACKAGED: Mapping[str, str] = {
@@ -115,7 +116,7 @@ PACKAGED: Mapping[str, str] = {
             "write one of: …; `value: null` is a tombstone",
             "write text",
         ),
-        f"{_CASES}a_file_of_cases_that_cannot_be_read",
+        f"{_REFUSED}a_file_of_cases_that_cannot_be_read",
     ),
     **dict.fromkeys(
         (
@@ -126,7 +127,7 @@ PACKAGED: Mapping[str, str] = {
             "write `table: NAME`, below it `cases: {NAME: {records: […]}}`, and each line as one of the records,"
             " `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` shows what becomes of the lines as they are",
         ),
-        f"{_CASES}a_file_that_is_not_a_file_of_cases",
+        f"{_REFUSED}a_file_that_is_not_a_file_of_cases",
     ),
     **dict.fromkeys(
         (
@@ -146,20 +147,20 @@ PACKAGED: Mapping[str, str] = {
             "write a whole number from 0 on",
             "write the path of a schema",
         ),
-        f"{_CASES}a_case_that_cannot_be_played",
+        f"{_REFUSED}a_case_that_cannot_be_played",
     ),
     **dict.fromkeys(
         (
             "write `table: NAME` at the top of the file, or `rows: {TABLE: […]}`",
             "write `topic: NAME` at the top of the file, or in the record",
         ),
-        f"{_CASES}a_case_whose_table_or_topic_is_not_known",
+        f"{_REFUSED}a_case_whose_table_or_topic_is_not_known",
     ),
     r"write a regular expression between the slashes, such as `/a \(b\)/`, or no slashes": (
         f"{_CASES}dead_letters_are_expected_by_their_columns_and_a_message_by_a_part_of_it"
     ),
     "write the case in lines of its own, `records:` and what it expects below each other": (
-        f"{_CASES}answers_have_no_place_in_a_case_in_braces"
+        f"{_REFUSED}answers_have_no_place_in_a_case_in_braces"
     ),
     **dict.fromkeys(
         ("name another file", "name a file in a folder that exists and can be written"),

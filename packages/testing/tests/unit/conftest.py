@@ -39,3 +39,18 @@ def play(folder: Path) -> Play:
         return list(suite.play([Path("cases.yaml")]))
 
     return write_and_play
+
+
+def shown(verdicts: list[Verdict]) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Each difference with its columns."""
+    return [
+        (difference.what, [(change.column, change.expected, change.actual) for change in difference.changes])
+        for verdict in verdicts
+        for difference in verdict.differences
+    ]
+
+
+def is_well(verdicts: list[Verdict]) -> bool:
+    problems = [(verdict.name, verdict.error, shown([verdict])) for verdict in verdicts if not verdict.is_ok]
+    assert problems == []
+    return bool(verdicts)

@@ -25,8 +25,8 @@ from frazil_testing.play import table_of
 from frazil_testing.recording import Mask, record_cases
 from frazil_testing.tried_input import try_input
 from frazil_testing.tried_record import TriedRecord
-from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play
-from packages.testing.tests.unit.test_cases import AVRO, ENVELOPE, is_well
+from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play, is_well
+from packages.testing.tests.unit.test_cases import AVRO, ENVELOPE
 
 ORDER = {"id": 4711, "email": "Ann.Lee@example.org", "amount": "12.50", "at": "2026-01-31T10:05:06Z", "kind": "order",
          "tags": ["a1", "a1"], "ok": True, "nothing": None, "price": 7.25}  # fmt: skip
