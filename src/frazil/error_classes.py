@@ -179,8 +179,8 @@ class ErrorClass(StrEnum):
             "the record has no value for the time that the windows of the table's query are made of",
             page="guides/aggregate",
             remedy="leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
-            " `window(coalesce(TIME, _timestamp), '1 minute')`; of change data a constant one, since what an update"
-            " subtracts must have the time that it was added with",
+            " `window(coalesce(TIME, _timestamp), '1 minute')`; for change data use a constant time, since an update"
+            " subtracts a row at the time at which it was added",
         ),
     )
     LATE = (
@@ -305,7 +305,7 @@ class ErrorClass(StrEnum):
             "a change does not carry a value that the table's query computes with, or the insert part of a primary-key"
             " update lacks a large value: only the old row has it",
             page="reference/envelopes#values-that-were-not-sent",
-            remedy="let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query take"
-            " such a field as it is, and have no condition over it",
+            remedy="let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query pass"
+            " such a field on unchanged, without a condition on it",
         ),
     )

@@ -86,8 +86,8 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "write an average of numbers": f"{_GROUPS}an_average_is_of_numbers",
     "leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
-    " `window(coalesce(TIME, _timestamp), '1 minute')`; of change data a constant one, since what an update subtracts must"
-    " have the time that it was added with": (f"{_GROUPS}records_without_a_time_are_left_out_or_get_one_by_the_query"),
+    " `window(coalesce(TIME, _timestamp), '1 minute')`; for change data use a constant time, since an update subtracts a row"
+    " at the time at which it was added": (f"{_GROUPS}records_without_a_time_are_left_out_or_get_one_by_the_query"),
     "write a longer time under `late`, or `else: drop`": (
         f"{_GROUPS}later_records_become_dead_letters_where_the_table_asks_for_it"
     ),
@@ -259,7 +259,7 @@ FOLLOWED: Mapping[str, str] = {
     "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
     "declare it under `columns`, or correct the name: write one of: …": TABLES,
     "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more": TABLES,
-    "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already": TABLES,
+    "fix the producer, and write `on_bad_record: dead_letter`, which sets aside the records already in Kafka": TABLES,
     "give one of them another name, such as `…_2: {type: …, field: …}`": TABLES,
     "leave its topic out of `topics`, and give it a table under `tables`": f"{STOPS}topics_whose_tables_are_taken",
     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`": (
@@ -383,8 +383,8 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_stopped_queries.py::"
         "test_a_value_for_which_an_expression_fails_stops_the_table_until_the_expression_cannot"
     ),
-    "let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query take such a field as it"
-    " is, and have no condition over it": (
+    "let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query pass such a field on"
+    " unchanged, without a condition on it": (
         "unit/ingest/test_stopped_queries.py::"
         "test_a_change_without_a_value_that_a_column_needs_stops_the_table_until_the_field_is_taken_as_it_is"
     ),
@@ -406,7 +406,7 @@ FOLLOWED: Mapping[str, str] = {
     "correct the clock; Frazil retries with back-off and succeeds once the clock is past that change": (
         "integration/test_outages.py::test_a_clock_that_was_set_back_is_named_and_the_table_continues_by_itself"
     ),
-    "look in its log at why it has ended, then run `frazil resume …`; or inspect the records of this range: to continue"
+    "find the reason in its log, then run `frazil resume …`; or inspect the records of this range: to continue"
     " behind them write `start` with the offset of each partition and give the table a new name": (
         "unit/ingest/batches/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
     ),

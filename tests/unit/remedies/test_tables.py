@@ -99,7 +99,7 @@ STOPS = [
         RemedyCase(
             _STOP,
             (({"x": 1},), (unreadable,)),
-            "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already",
+            "fix the producer, and write `on_bad_record: dead_letter`, which sets aside the records already in Kafka",
             [("on_bad_record: dead_letter", [{"x": 1}])],
         )
         for unreadable in (b'{"x": 2', b"[2]", b"\xff", b'{"x": 2, "x": 3}')

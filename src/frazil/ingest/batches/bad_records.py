@@ -18,7 +18,7 @@ from frazil.stages.watch import FEWEST_TO_JUDGE
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
 _UNREADABLE = {ErrorClass.MALFORMED, ErrorClass.NOT_AN_OBJECT, ErrorClass.DUPLICATE_KEY}
 """Classes of records that no column can take, whatever its type."""
-SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets records aside that Kafka has already"
+SET_ASIDE = "fix the producer, and write `on_bad_record: dead_letter`, which sets aside the records already in Kafka"
 """The remedy where a record cannot be read at all, so that no column can take it."""
 _OTHER_KIND = re.compile(r"field ([^:]+): (\w+) .*(?:does not fit (\w+)|meets values of another kind)", re.DOTALL)
 

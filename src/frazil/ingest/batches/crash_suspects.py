@@ -119,7 +119,7 @@ class Suspects:
             return
         raise TableStopped(
             f"the JVM has ended {suspect.deaths} times while it read these records, and nothing else",
-            f"look in its log at why it has ended, then run `frazil resume {planned.table.name}`; or inspect the records of"
+            f"find the reason in its log, then run `frazil resume {planned.table.name}`; or inspect the records of"
             " this range: to continue behind them write `start` with the offset of each partition and give the table a new"
             " name",
             Batch(planned.table.name, suspect.ranges).place,
