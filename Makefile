@@ -124,9 +124,10 @@ docs: setup $(VENV)/.dev
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
 
-# The charts of docs/start/compare.md, measured anew in half an hour on a machine where nothing else runs.
+# The charts of docs/start/compare.md, measured anew in three quarters of an hour on a machine where nothing else runs.
 figures: setup $(VENV)/.dev
-	$(BIN)/python -m bench figures --records 4000000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3
+	$(BIN)/python -m bench figures --records 4000000 --runs 5 --peer-runs 5 --seconds 7 --peer-seconds 7 --warm-seconds 3 --quiet-wait-s 3 --standby-kills 5
+	$(BIN)/python -m bench connect_kill --peer-runs 5
 	$(BIN)/python -m docs.charts
 
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.

@@ -1,8 +1,8 @@
 """The figures of docs/start/compare.md: Frazil, the Kafka Connect sink, Spark Structured Streaming and Flink SQL at the same
 load on the same machine, one after another: CPU, memory, freshness, recovery, and requests to an S3 store.
 
-`make figures` measures all of it in half an hour, writes docs/figures.json and draws the page. What a run of this
-does not measure keeps the entry of an earlier one, with its own date and number of runs.
+`make figures` measures all of it in three quarters of an hour, writes docs/figures.json and draws the page. What a run of
+this does not measure keeps the entry of an earlier one, with its own date and number of runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import connect, subjects
+from bench import connect, standby, subjects
 from bench.feeding import feed_steadily
 from bench.freshness import WITHOUT_MAINTENANCE, ages_of, first_records
 from bench.loads import json_load
@@ -40,7 +40,7 @@ _INTERVAL, _STOCK_TRIGGER, _FLINK_CHECKPOINT = "1s", "1 second", "1 s"
 _FIRST_COMMIT_S = 120.0
 _TAIL_S = 60.0
 _KILL_RATE = 1_000
-_REQUESTS_RATE, _REQUESTS_S = 1_000, 20.0
+_REQUESTS_RATE, _REQUESTS_S = 1_000, 10.0
 _LONGEST_S = 300.0
 _REQUEST = re.compile(r'"(PUT|POST|GET|HEAD|DELETE) ')
 _METADATA = re.compile(r'"PUT \S*metadata\.json')
@@ -83,10 +83,14 @@ def _every(place: Place) -> Iterator[tuple[str, str, list[Run], str]]:
                 yield subject, "fresh", [fresh for fresh, _ in both], label
                 if recovers:
                     yield subject, "kill", [kill for _, kill in both], ""
+    if "frazil" in chosen:
+        with place.attempt("recovery with a standby"):
+            yield "frazil-with a standby", "kill", standby.recoveries(place, _INTERVAL), ""
     for subject, command in {"frazil": _frazil_on_s3, "stock": _stock_on_s3}.items():
         if subject in chosen:
             with place.attempt(f"requests of {subject}"):
-                yield subject, "requests", [_requests_run(place, subject, command)], ""
+                runs = range(place.settings.runs_of(subject))
+                yield subject, "requests", [_requests_run(place, subject, command) for _ in runs], ""
     if "connect" in chosen:
         for what, runs, label in connect.figures(place):
             yield "connect", what, runs, label

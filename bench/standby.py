@@ -35,16 +35,22 @@ def measure(place: Place) -> None:
     """Kills one leader after another while records arrive; each time another process is started and becomes warm first."""
     if "frazil" in place.settings.subjects:
         with place.attempt("standby"):
-            run = _one_run(place)
+            _, run = _one_run(place, place.settings.interval)
             say(f"frazil: {json.dumps(run)}")
             place.write_result("standby", "frazil", "kill-9", [run])
 
 
-def _one_run(place: Place) -> Run:
+def recoveries(place: Place, interval: str) -> list[Run]:
+    """Returns the seconds from each kill -9 of a leader to the first commit of its standby. interval: of commits."""
+    takeovers, run = _one_run(place, interval)
+    return [{"recovered_s": round(one.committed_s, 2), "noisy": run["noisy"]} for one in takeovers]
+
+
+def _one_run(place: Place, interval: str) -> tuple[list[Takeover], Run]:
     settings, folder, topic = place.settings, place.run_folder("standby"), f"bench_standby_{new_id()[:8]}"
     make_topics(place.bootstrap, [topic], PARTITIONS)
     around = Surroundings(place)
-    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.interval) | _OWN
+    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, interval) | _OWN
     command = subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, {})
     feeder = Feeder(Feed(place.bootstrap, [topic], PARTITIONS, settings.standby_rate, 0.0, _LONGEST_S))
     leader = Running(command)
@@ -85,7 +91,7 @@ def _one_run(place: Place) -> Run:
         "handover_s": round(handover_s, 2),
         "handover_freshness_max_s": round(_oldest_s(seen, fed.start_ms / 1000, settings.standby_rate), 2),
     }
-    return {"rate_per_s": settings.standby_rate, **figures, **cost, **beside}
+    return takeovers, {"rate_per_s": settings.standby_rate, **figures, **cost, **beside}
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ _NOTES = """
 - At most one field of a union struct is set, or none for null. Its fields have Avro's names of the branches: the name
   of a primitive type, `array`, `map`, the name of a named type without its namespace or, if that is not unique, with it
   (dots become underscores). A union of null and one other type is that type; [the effect of adding a second
-  type](../guides/evolve.md#evolution-policies).
+  type](conversions.md#unions-that-change).
 - A record that contains itself has no finite column type. Each recursive value is a string with the value's JSON: bytes
   and fixed as base64, logical types as their underlying types, NaN and infinities as strings, a union as above (an
   object with one member, the branch).
