@@ -23,7 +23,7 @@ _NO_ID = UUID(int=0)
 _IDLE_S = 240.0
 """Below the time after which brokers and load balancers close a connection that nobody uses."""
 _ANSWER_S = 10.0
-EARLIEST, EARLIEST_LOCAL = -2, -4
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 """What stands for a time in a request for offsets: the first one that exists, and the first that the broker has itself and
 not in tiered storage (KIP-405).
 """
@@ -184,10 +184,10 @@ class Cluster:
             raise _too_old(connection)
         return most
 
-    def first_offset(self, broker: int, place: Partition, of: int, timeout_s: float = _ANSWER_S) -> int | None:
-        """Returns the first offset of a partition; None where the broker does not know. It has answered all requests.
+    def listed_offset(self, broker: int, place: Partition, of: int, timeout_s: float = _ANSWER_S) -> int | None:
+        """Returns an offset of a partition; None where the broker does not know. It has answered all requests.
 
-        of: EARLIEST or EARLIEST_LOCAL. Raises: UnavailableError.
+        of: EARLIEST or EARLIEST_LOCAL for the first one, LATEST for the end. Raises: UnavailableError.
         """
         connection = self._connections[broker]
         version = min(_MOST_OFFSETS_VERSION, connection.versions.get(ListOffsetsRequest.API_KEY, (0, 0))[1])

@@ -22,7 +22,7 @@ from kafka.protocol.consumer import FetchRequest
 from frazil.clock import SystemClock
 from frazil.errors import InvariantError, UnavailableError
 from frazil.kafka.fetch.batches import BASE, BEGIN, END, EPOCH, FORMAT, I64, LAST
-from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, Cluster, Leader, is_final, words_of
+from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, LATEST, Cluster, Leader, is_final, words_of
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.connection import Connection
 from frazil.kafka.fetch.records import Records, TooLargeBatch, batches_in, damaged
@@ -446,7 +446,11 @@ class _Reading:
             if has_room:
                 self._nothing(asked, part, answered)
             return []
-        _check_offsets(part, table, answered.high_watermark)
+        _check_epoch(part, table)
+        if 0 <= answered.high_watermark <= table[-1, BASE]:
+            table = self._before_end(asked, part, table, answered.high_watermark)
+            if not len(table):
+                return []
         # One batch behind the range is proof that there is nothing else before it.
         table = table[: int((table[:, BASE] < end).sum()) + 1]
         after = min(end, int(table[-1, LAST]) + 1)
@@ -458,6 +462,24 @@ class _Reading:
             self._left[part.place] = part  # Others come first in the next request.
         self._move(asked, part, after)
         return [_LocatedBatches(part, before, table, answered.aborted if self._level else ())]
+
+    def _before_end(self, asked: _Asked, part: _Part, table: I64, high_watermark: int) -> I64:
+        """Returns the batches that are in the log. A broker notes the log's end before it reads: what is appended between
+        the two is behind the noted end. A damaged offset, which no checksum covers, is behind the end of any moment.
+
+        Raises: UnavailableError for a damaged one.
+        """
+        noted = table[: int((table[:, BASE] < high_watermark).sum())]
+        if len(noted) and noted[-1, LAST] + 1 >= part.range.end:
+            return noted
+        words = "its offset is behind the end of the log"
+        end = self._listed_offset(asked, part, LATEST) if part.replica is None else None
+        if end is None:
+            self._lost([part], words, asked.sent_s)
+            return table[:0]
+        if end <= table[-1, BASE]:
+            raise damaged(part.place, part.position, words)
+        return table
 
     def _move(self, asked: _Asked, part: _Part, position: int) -> None:
         topic = part.range.topic
@@ -507,12 +529,12 @@ class _Reading:
     def _is_gap(self, asked: _Asked, part: _Part) -> bool:
         """Whether a broker has nothing where it answers nothing: from tiered storage it may not come in time (KIP-405)."""
         part.empty_answers += 1
-        local = self._first_offset(asked, part, EARLIEST_LOCAL)
+        local = self._listed_offset(asked, part, EARLIEST_LOCAL)
         return local <= part.position if local is not None else part.empty_answers >= _EMPTY_ANSWERS
 
-    def _first_offset(self, asked: _Asked, part: _Part, of: int) -> int | None:
+    def _listed_offset(self, asked: _Asked, part: _Part, of: int) -> int | None:
         try:
-            return self._cluster.first_offset(asked.broker, part.place, of, self._answer_s)
+            return self._cluster.listed_offset(asked.broker, part.place, of, self._answer_s)
         except UnavailableError:
             self._cluster.drop(asked.broker, asked.connection)
             return None
@@ -522,7 +544,7 @@ class _Reading:
         if answered.error == _OUT_OF_RANGE:
             # A follower may lag behind; and a broker may know nothing of an epoch.
             is_of_leader, part.fetched_epoch = part.replica is None, -1
-            first = self._first_offset(asked, part, EARLIEST) if is_of_leader else None
+            first = self._listed_offset(asked, part, EARLIEST) if is_of_leader else None
             if first is not None and part.position < first:
                 self._pass_gone(asked, part, first)
             elif first is not None and self._is_lenient and part.failures >= _MOST_OUT_OF_RANGE:
@@ -541,9 +563,7 @@ def _words(error: UnavailableError | InvariantError) -> str:
     return f"{error.message} ({error.where})" if error.where else error.message
 
 
-def _check_offsets(part: _Part, table: I64, high_watermark: int) -> None:
+def _check_epoch(part: _Part, table: I64) -> None:
     """Raises UnavailableError for batches that are none of the log that was read until now."""
-    if 0 <= high_watermark <= table[-1, BASE]:
-        raise damaged(part.place, part.position, "its offset is behind the end of the log")
     if table[0, FORMAT] == _FORMAT and 0 <= table[0, EPOCH] < part.fetched_epoch:
         raise UnavailableError("the log was replaced by another one while it was read", where=part.where)

@@ -21,6 +21,7 @@ from tests.fixtures.range_reads import COLUMNS, Row, client_of, rows_of, setting
 from tests.fixtures.record_batches import Kind, Record, batch, older
 
 FEW = Wanted(COLUMNS, most_records=3)
+_LIST_OFFSETS = 2
 
 
 def log(*runs: range, codec: int = NONE, value: bytes = b"v") -> list[bytes]:
@@ -123,6 +124,37 @@ def test_records_that_a_new_leader_lacks_are_waited_for_unless_the_read_is_lenie
         assert offsets(cluster, 0, 5) == [0, 1, 2, 3, 4]
         cluster.requests.clear()
         assert offsets(cluster, 0, 5, is_lenient=True) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("end", "asked"), [(3, 0), (5, 1)])
+def test_records_that_are_appended_while_a_broker_answers_are_read(end: int, asked: int) -> None:
+    with made_log(log(range(3), range(3, 5))) as cluster:
+
+        def noted_before(_broker: int, number: int, _request: Any, made: Any) -> Any:
+            if number == 1:
+                made.responses[0].partitions[0].high_watermark = 3
+            return made
+
+        cluster.answer = noted_before
+        assert offsets(cluster, 0, end) == list(range(end))
+        assert sum(request.API_KEY == _LIST_OFFSETS for _, request in cluster.requests) == asked
+
+
+def test_records_behind_what_a_follower_notes_are_read_from_the_leader() -> None:
+    with MadeCluster(brokers=2) as cluster:
+        cluster.add("t", 0, log(range(3), range(3, 5)))
+
+        def answer(broker: int, number: int, _request: Any, made: Any) -> Any:
+            (one,) = made.responses[0].partitions
+            if number == 1:
+                one.preferred_read_replica, one.records = 2, b""
+            elif broker == 2:
+                one.high_watermark = 3
+            return made
+
+        cluster.answer = answer
+        assert offsets(cluster, 0, 5) == [0, 1, 2, 3, 4]
+        assert not any(broker == 2 and request.API_KEY == _LIST_OFFSETS for broker, request in cluster.requests)
 
 
 def test_what_nobody_has_any_more_is_no_part_that_was_read() -> None:
