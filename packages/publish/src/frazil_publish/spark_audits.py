@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import NotReadable, rows_at
-from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.java import each, forget_readers
 from frazil.catalog.iceberg.maintenance import POOL
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
@@ -74,6 +74,7 @@ class SparkAudits:
         audit(first)
         for thread in threads:
             thread.join()
+        forget_readers(self._catalog.gateway)
         if errors:
             raise errors[0]
         return [failures.get(audited.table, []) for audited in tables]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.iceberg.compaction import rows_at
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.errors import UnavailableError
 from frazil.runtime.jvm import Jvm
 from frazil_publish import spark_audits
@@ -49,6 +50,21 @@ def test_which_answers_hold(jvm: Jvm, tmp_path: Path) -> None:
         "no row": "the query returns no row",
         "rows": "the query returns 2 rows",
     }
+
+
+def test_nothing_stays_in_the_jvm_of_files_that_were_read(jvm: Jvm, tmp_path: Path) -> None:
+    catalog: Any = IcebergLake(jvm, tmp_path).catalog()
+    catalog.commit(commit_of(create(catalog), 5, ids=(1, 2, 3)))
+    head = head_of(catalog)
+    readers: Any = catalog.gateway.jvm.org.apache.iceberg.arrow.ArrowAllocation.rootAllocator()
+    assert rows_at(jvm.session(), catalog, TABLE, head).where("id > 1").count() == 2
+    assert readers.getChildAllocators().size() > 0, "vectorized readers leave nothing any more: `forget_readers` can go"
+    audited = Audited(TABLE, head, None, [("all", "select id > 0 from candidate")])
+    assert SparkAudits(catalog, jvm.session).run([audited]) == [[]]
+    assert readers.getChildAllocators().size() == 0
+    assert rows_at(jvm.session(), catalog, TABLE, head).where("id > 1").count() == 2
+    IcebergMaintenance(catalog, jvm.session).activated()
+    assert readers.getChildAllocators().size() == 0
 
 
 def test_samples_are_rows_as_spark_writes_them_in_json(jvm: Jvm, tmp_path: Path) -> None:

@@ -405,6 +405,16 @@ def make_hidden(gateway: Any, java: Any, name: str, *arguments: Any) -> Any:
     return constructor.newInstance(array_of(gateway, gateway.jvm.java.lang.Object, *arguments))
 
 
+def forget_readers(gateway: Any) -> None:
+    """Lets the JVM collect what Iceberg's vectorized readers leave: an allocator of half a kilobyte of each file that Spark
+    has read stays in a list for good (apache/iceberg#11277). The list serves Arrow's debugging; no reader needs it.
+    """
+    root = gateway.jvm.org.apache.iceberg.arrow.ArrowAllocation.rootAllocator()
+    children = root.getClass().getSuperclass().getDeclaredField("childAllocators")
+    children.setAccessible(True)
+    children.get(root).clear()
+
+
 class Collector:
     """java.util.function.Consumer: collects the strings that it receives, such as paths of files."""
 

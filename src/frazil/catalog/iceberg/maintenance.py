@@ -21,6 +21,7 @@ from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
     Collector,
     each,
+    forget_readers,
     head_of,
     is_not_there,
     java_errors,
@@ -291,6 +292,7 @@ class IcebergMaintenance:
             for name, value in _settings(self._cores).items():
                 child_session.conf.set(name, value)
             self._sessions = {spark: child_session}
+        forget_readers(self._catalog.gateway)
         chosen: Any = self._sessions[spark]
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
         chosen.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
