@@ -8,8 +8,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from frazil.ingest.batches.services import Services
 from frazil.ingest.batches.workers import Done, Workers
 from frazil.ingest.loop.service import Service
@@ -184,8 +182,7 @@ class Scene:
 
     def dead_letters(self, table: str) -> list[tuple[str, int, int]]:
         """The places of the records in the table's dead-letter table."""
-        files = self.catalog.data_files(f"{table}__dead_letters")
-        rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
+        rows = live_rows(self.catalog, f"{table}__dead_letters")
         return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 

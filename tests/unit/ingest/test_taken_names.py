@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 
@@ -15,6 +14,7 @@ from frazil.errors import SpecError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.taken_names import rejecting_fields
 from frazil.schema.evolve import NameConflict
+from frazil_testing.twins import live_rows
 from tests.unit.ingest.service_scene import only
 
 _QUERIES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
@@ -42,8 +42,7 @@ def test_records_with_such_a_field_are_dead_letters_until_it_is_left_out(
     table = only(made.catch_up())
     assert table.status.run_state is RunState.WAITING, table.status
     assert [row["id"] for row in made.rows("n.a")] == [1, 3]
-    [file] = made.catalog.data_files("n.a__dead_letters")
-    [found] = pq.read_table(file.path).to_pylist()
+    (found,) = live_rows(made.catalog, "n.a__dead_letters")
     assert (found["error_class"], found["path"], found["offset"]) == ("name_conflict", path, 1)
     assert "leave the field out with `exclude" in found["message"]
     made.feed("a", {"id": 4, "n": 7, "s": {"a": 1}} | more)
@@ -80,8 +79,7 @@ def test_a_list_where_a_step_leads_into_a_struct_is_a_bad_record_alone(
     assert [row["id"] for row in made.rows("n.a")] == [0, 2, 3, 4]
     row = made.rows("n.a")[1]
     assert set((row.get("s") or row["t"]).values()) & {1, "1"}
-    [file] = made.catalog.data_files("n.a__dead_letters")
-    [dead_letter] = pq.read_table(file.path).to_pylist()
+    (dead_letter,) = live_rows(made.catalog, "n.a__dead_letters")
     assert (dead_letter["error_class"], dead_letter["path"], dead_letter["offset"]) == ("type_mismatch", "s", 1)
     assert dead_letter["message"] == f"array {json.dumps(odd)} does not fit struct"
 
@@ -91,8 +89,7 @@ def test_lists_alone_where_a_step_leads_into_a_struct_are_dead_letters_with_the_
     made.feed("a", {"id": 1, "s": [{"b": 1, "c": 2}]}, *({"id": n} for n in range(2, 9)))
     table = only(made.catch_up())
     assert (table.status.run_state, len(made.rows("n.a"))) == (RunState.WAITING, 7)
-    [file] = made.catalog.data_files("n.a__dead_letters")
-    [dead_letter] = pq.read_table(file.path).to_pylist()
+    (dead_letter,) = live_rows(made.catalog, "n.a__dead_letters")
     assert "`drop_fields` has `s.element.b`, and no step leads into the list `s`; leave it" in dead_letter["message"]
     assert "`exclude`, whose paths lead into lists by `element`" in dead_letter["message"]
     made.settings |= {"drop_fields": (), "exclude": (("s", "element", "b"),)}
@@ -151,8 +148,7 @@ def test_of_the_first_records_those_with_such_a_field_are_dead_letters_too(
     table = only(made.catch_up())
     assert table.status.run_state is RunState.WAITING, table.status
     assert [row["id"] for row in made.rows("n.a")] == [1, 3]
-    [file] = made.catalog.data_files("n.a__dead_letters")
-    [found] = pq.read_table(file.path).to_pylist()
+    (found,) = live_rows(made.catalog, "n.a__dead_letters")
     assert (found["error_class"], found["path"], found["offset"]) == ("name_conflict", path, 1)
 
 

@@ -14,14 +14,12 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.port import ReadRecord
 from frazil.ops.check import Finding, check_records, check_tables, comparison
 from frazil.ops.plan import plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.partitioning import parse_term
 from frazil.spec.syntax.types import parse_type
-from frazil.types import OffsetRange
 from frazil_testing.memory_kafka import MemoryOutbox
 from frazil_testing.twins import FakeClock, MemoryJobs, StepWorkers
 from tests.unit.ops.conftest import Scenario
@@ -54,15 +52,7 @@ def check(scenario: Scenario, spec: PipelineSpec) -> list[Finding]:
     found = list(check_tables(tables, comparison(spec, scenario.source, scenario.catalog)))
     stopped = {one.name.removeprefix("table ") for one in found if not one.is_ok}
 
-    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
-        return [
-            ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
-            for r in ranges
-            for record in scenario.source.by_name[r.topic].partitions[r.partition]
-            if r.start <= record.offset < r.end
-        ]
-
-    planned = plan_tables(spec, scenario.source, scenario.catalog, read)
+    planned = plan_tables(spec, scenario.source, scenario.catalog, scenario.read)
     problems = [one for one in (*found, *check_records(planned, stopped)) if not one.is_ok]
     assert [one.action == "stop" for one in planned] == [bool(problems)]
     return problems

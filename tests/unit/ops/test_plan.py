@@ -12,25 +12,16 @@ from frazil.catalog.port import TableState
 from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
 from frazil.ingest.tables.schemas import Schemas
-from frazil.kafka.port import ReadRecord
 from frazil.ops.check import check_records
 from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.ops.reports import Problem
 from frazil.schema.evolve import new_schema
-from frazil.types import Commit, OffsetRange, Progress
+from frazil.types import Commit, Progress
 from tests.unit.ops.conftest import Scenario
 
 
 def plan(scenario: Scenario, text: str, schemas: Schemas | None = None) -> dict[str, PlannedTable]:
-    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
-        return [
-            ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
-            for r in ranges
-            for record in scenario.source.by_name[r.topic].partitions[r.partition]
-            if r.start <= record.offset < r.end
-        ]
-
-    planned = plan_tables(scenario.spec(text), scenario.source, scenario.catalog, read, schemas)
+    planned = plan_tables(scenario.spec(text), scenario.source, scenario.catalog, scenario.read, schemas)
     return {table.name: table for table in planned}
 
 
@@ -557,10 +548,9 @@ def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: S
     text = "tables: {s.a: {topic: a}}\nroutes: [{topic: b, by: kind, to: 's.${kind}', rest: s.others}]\n"
 
     def names(only: str) -> list[str]:
-        read = scenario.read
-        return [
-            table.name for table in plan_tables(scenario.spec(text), scenario.source, scenario.catalog, read, only=only)
-        ]
+        spec = scenario.spec(text)
+        planned = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, only=only)
+        return [table.name for table in planned]
 
     assert (names("s.a"), names("s.order")) == (["s.a"], ["s.order"])
     with pytest.raises(SpecError, match=r"the pipeline has no table `s\.ordre`") as raised:

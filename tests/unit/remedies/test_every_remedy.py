@@ -7,19 +7,20 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from docs.remedies import Remedy, remedies
 from docs.scan import GAP, ROOT, name_of, nodes, sources
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from tests.unit.remedies.by_people import BY_PEOPLE
-from tests.unit.remedies.followed import FOLLOWED
-from tests.unit.remedies.pipeline_files import MENDED
+from tests.unit.remedies.followed import BY_PEOPLE, FOLLOWED
+from tests.unit.spec.refusals import ENVIRONMENT, read_parts
 
 PAGE = re.compile(r"\bdocs/|\w\.md\b")
 OF_FILES = re.compile(
     r"spec/|frazil_state/sql\.py|literals\.py|secrets\.py|stages/\w+_settings\.py|shares/settings\.py"
 )
-SECRETS = {
+ELSEWHERE = {
     "create it, or correct its path",
     "save the secret as UTF-8 text",
     "set it to UTF-8 text",
@@ -30,20 +31,24 @@ SECRETS = {
     "change to its folder, name it with -f FILE, or let `frazil init` write a first one",
     "name a file that can be read with -f FILE",
     "save it as UTF-8",
+    "remove the character",
+    "split the pipeline",
+    "give it a shorter name",
+    "give the lookup a shorter name",
+    "shorten it",
 }
-"""Followed in test_pipeline_files.py with files and variables beside the pipeline file."""
+"""Followed in test_pipeline_files.py, with files and variables beside the pipeline file, or with long names in unit/spec."""
 
 
 def test_every_remedy_of_the_pipeline_file_is_followed(tmp_path: Path) -> None:
     path, shown = tmp_path / "pipeline.yaml", []
-    for one in MENDED:
-        path.write_text(one.broken)
-        try:
-            load_spec(path, {})
-        except SpecError as error:
-            shown.append(error.remedy)
+    for mistake in (one for part in read_parts() for one in part.mistakes if one.corrections):
+        path.write_text(mistake.file(mistake.written), encoding="utf-8")
+        with pytest.raises(SpecError) as refused:
+            load_spec(path, ENVIRONMENT)
+        shown.append(refused.value.remedy)
     written = [remedy for remedy in remedies() if OF_FILES.match(remedy.module)]
-    followed = {found for text in shown for found in closest(text, written)} | SECRETS
+    followed = {found for text in shown for found in closest(text, written)} | ELSEWHERE
     assert {remedy.text for remedy in written} - followed - BY_PEOPLE.keys() - FOLLOWED.keys() == set()
 
 

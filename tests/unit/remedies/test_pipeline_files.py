@@ -1,4 +1,4 @@
-"""A pipeline file that is refused is taken once somebody has done what the remedy reports."""
+"""A pipeline file that is refused with what is beside it is taken once somebody has done what the remedy reports."""
 
 from __future__ import annotations
 
@@ -9,26 +9,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from tests.unit.remedies.pipeline_files import MENDED
 from tests.unit.spec.pipeline_file import with_section
-
-ENVIRONMENT: Mapping[str, str] = {"A": "a"}
-
-
-def test_what_the_remedy_reports_makes_it_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "pipeline.yaml"
-
-    def refusal(text: str) -> str:
-        path.write_text(text)
-        try:
-            load_spec(path, ENVIRONMENT)
-        except SpecError as error:
-            return f"{error.message}; {error.remedy}" if error.remedy else "refused without a remedy"
-        return ""
-
-    assert [mended.broken for mended in MENDED if refusal(mended.broken) in ("", "refused without a remedy")] == []
-    fixed = {text: words for mended in MENDED for text in mended.fixed if (words := refusal(text))}
-    assert fixed == {}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +54,7 @@ def test_secrets(
     assert load_spec(path, variables).spark.conf == {"spark.a": "x"}
 
 
-def test_a_file_that_is_not_there_or_not_in_utf_8(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_not_text_or_too_large(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     with pytest.raises(SpecError) as refused:
         load_spec(path, {})
@@ -83,5 +64,13 @@ def test_a_file_that_is_not_there_or_not_in_utf_8(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as refused:
         load_spec(path, {})
     assert refused.value.remedy == "save it as UTF-8"
+    path.write_bytes(with_section("# \xe9\0").encode())
+    with pytest.raises(SpecError) as refused:
+        load_spec(path, {})
+    assert refused.value.remedy == "remove the character"
+    path.write_text(with_section("#" * 3 * 2**20))
+    with pytest.raises(SpecError) as refused:
+        load_spec(path, {})
+    assert refused.value.remedy == "split the pipeline"
     path.write_bytes(with_section("# \xe9").encode())
     assert load_spec(path, {}).tables

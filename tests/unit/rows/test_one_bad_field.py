@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -20,6 +19,7 @@ from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.twins import live_rows
 from packages.deadletters.tests.unit.scene import Scene as PendingDeadLetters
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
@@ -40,8 +40,7 @@ NESTED: Case = (
 
 def dead_letter(scene: Scene) -> tuple[int, str, str | None]:
     """Of the one dead letter its offset, class and path."""
-    (file,) = scene.catalog.data_files("n.a__dead_letters")
-    (row,) = pq.read_table(file.path).to_pylist()
+    (row,) = live_rows(scene.catalog, "n.a__dead_letters")
     return row["offset"], row["error_class"], row["path"]
 
 
@@ -98,8 +97,7 @@ def test_a_record_that_only_its_new_column_refuses_is_a_dead_letter_beside_anoth
     scene.feed("a", *({"n": n} for n in range(before)), unlike, {"n": 8, "v": 1, "V": 2}, {"n": before})
     assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == list(range(before + 1))
-    (file,) = scene.catalog.data_files("n.a__dead_letters")
-    dead_letters = [(row["offset"], row["path"]) for row in pq.read_table(file.path).to_pylist()]
+    dead_letters = [(row["offset"], row["path"]) for row in live_rows(scene.catalog, "n.a__dead_letters")]
     assert dead_letters == [(before, path), (before + 1, "V")]
 
 
@@ -111,8 +109,7 @@ def test_records_beside_many_bad_ones_are_rows_or_dead_letters_with_their_reason
     scene.feed("a", *({"n": "x"} for _ in range(30)), {"n": 30, "l": [1, "x"]}, {"n": 31, "é": 1})
     assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [*range(30), 31]
-    files = scene.catalog.data_files("n.a__dead_letters")
-    reasons = {row["offset"]: row["path"] for file in files for row in pq.read_table(file.path).to_pylist()}
+    reasons = {row["offset"]: row["path"] for row in live_rows(scene.catalog, "n.a__dead_letters")}
     assert reasons == {**dict.fromkeys(range(30, 60), "n"), 60: "l.element"}
 
 

@@ -20,7 +20,7 @@ from frazil.spec.models import Start
 from frazil.spec.settings import FlattenSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
 from frazil_testing.memory_registry import MemoryRegistry
-from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 from tests.unit.rows.test_writer_schemas import framed
 
 
@@ -79,6 +79,10 @@ class Scenario:
         names = list(self.columns())
         rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
         return [{name: row.get(name) for name in names} for row in rows]
+
+    def dead_letters(self) -> list[tuple[str, str]]:
+        """Class and message of each dead letter."""
+        return sorted((row["error_class"], row["message"]) for row in live_rows(self.catalog, "n.t__dead_letters"))
 
 
 def test_a_new_nested_field_gets_its_column_before_its_data_and_a_restart_changes_nothing(tmp_path: Path) -> None:

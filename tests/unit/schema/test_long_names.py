@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import ListType, LongType, NestedField, StructType
 
@@ -16,6 +15,7 @@ from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec, FlattenSpec
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.twins import live_rows
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
 
@@ -39,8 +39,7 @@ def test_a_json_record_with_such_a_name_is_a_dead_letter(tmp_path: Path, fields:
     table = only(scene.catch_up())
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["n"] for row in scene.rows("n.a")] == list(range(40))
-    (file,) = scene.catalog.data_files("n.a__dead_letters")
-    (dead_letter,) = pq.read_table(file.path).to_pylist()
+    (dead_letter,) = live_rows(scene.catalog, "n.a__dead_letters")
     assert (dead_letter["offset"], dead_letter["error_class"]) == (before, "name_too_long")
     assert "has 255 at most" in dead_letter["message"]
     assert len(dead_letter["path"]) < 100

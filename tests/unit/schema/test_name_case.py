@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 
@@ -18,6 +17,7 @@ from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.syntax.forms import parse_path
 from frazil.spec.syntax.types import parse_type
+from frazil_testing.twins import live_rows
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -36,11 +36,7 @@ def dead_letters_of(scene: Scene | Scenario, table: str = "n.a") -> list[tuple[i
     """Offset, class, path and reason of each dead letter."""
     if scene.catalog.load(f"{table}__dead_letters") is None:
         return []
-    rows = [
-        row
-        for file in scene.catalog.data_files(f"{table}__dead_letters")
-        for row in pq.read_table(file.path).to_pylist()
-    ]
+    rows = live_rows(scene.catalog, f"{table}__dead_letters")
     return sorted((row["offset"], row["error_class"], row["path"], row["message"]) for row in rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any, Protocol
 
 from frazil.errors import SpecError
@@ -40,3 +41,16 @@ def setting(table: TableSpec, field: str) -> Any:
     """What a table has in a field, or a field of one of its groups."""
     paths = {key.field.rpartition(".")[2]: key.field for key in TABLE_KEYS.values()}
     return reduce(getattr, paths[field].split("."), table)
+
+
+def message_of(load: Load, text: str, environment: Mapping[str, str] = {}) -> str:
+    """The problems of a file, each with its line and its remedy; `taken` of a file without."""
+    try:
+        load(text, environment)
+    except SpecError as error:
+        first = error.message.partition(" (and ")[0] if error.others else error.message
+        problems = [(error.where, first, error.remedy)]
+        problems += [(other.where, other.message, other.remedy) for other in error.others]
+        texts = (f"{where.rpartition(':')[2]}: {message}; {remedy}" for where, message, remedy in problems)
+        return " | ".join(texts).replace(str(Path.cwd()), "FOLDER")
+    return "taken"

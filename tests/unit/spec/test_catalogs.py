@@ -124,11 +124,6 @@ def test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused(
     load(f"{HEAD}tables:\n  shop.{character * most}: {{topic: a}}\n")
 
 
-def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
-    error = refuse(f"{HEAD}{HIVE}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.Bad}}}}\n")
-    assert "cannot have a table `shop.Bad`" in error.message
-
-
 @pytest.mark.parametrize(
     ("properties", "message", "followed"),
     [
@@ -219,15 +214,3 @@ def test_a_jdbc_catalog_has_a_name_and_so_may_a_class(load: Load) -> None:
     assert load(with_section("catalog: {warehouse: w}")).catalog.name == "frazil"
     assert load(with_section("catalog: {name: lake}")).catalog.name == "lake"
     assert load(with_section("catalog: {impl: org.example.Shelf, name: lake}")).catalog.name == "lake"
-
-
-@pytest.mark.parametrize(
-    "others",
-    ["type: rest, uri: 'http://h'", "type: hive, uri: 'thrift://h', warehouse: w", "type: glue, warehouse: 's3://b'"],
-)
-def test_a_name_beside_a_catalog_that_keeps_none_is_refused(refuse: Refuse, others: str) -> None:
-    error = refuse(with_section(f"catalog: {{name: lake, {others}}}"))
-    assert (error.message, error.remedy) == (
-        "`catalog.name` has no effect: only a JDBC catalog keeps its tables under a name",
-        "remove it",
-    )

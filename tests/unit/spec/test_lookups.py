@@ -34,21 +34,6 @@ def test_a_wait_is_a_duration_and_the_plan_shows_what_follows_it(load: Load) -> 
 
 
 @pytest.mark.parametrize(
-    ("lookup", "message"),
-    [
-        ("table: countries, on: a = b, take: [c]", "the table `countries` has no namespace"),
-        ("table: r.c, on: a = b, take: [c], miss: drop", "unknown key `miss` in `lookup.l`"),
-        ("table: r.c, on: a = b, take: [c], on_miss: skip", "`lookup.l.on_miss` cannot be `skip`"),
-        ("table: r.c, on: a = b and c, take: [c]", "`c` compares no field with a column"),
-        ("table: r.c, on: a = b, take: []", "`lookup.l.take` is empty"),
-        ("file: http://x/y.csv, on: a = b, take: [c]", "tasks cannot write to `http:`"),
-    ],
-)
-def test_what_is_wrong_is_named(refuse: Refuse, lookup: str, message: str) -> None:
-    assert message in str(refuse(with_table(f"lookup: {{l: {{{lookup}}}}}")))
-
-
-@pytest.mark.parametrize(
     ("name", "take", "message"),
     [
         ("_File", "[c]", "`lookup._File` makes a column with the name of one of Iceberg's metadata columns"),

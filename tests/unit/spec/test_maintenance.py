@@ -32,31 +32,6 @@ def test_maintenance_is_on_unless_the_file_reports_otherwise(load: Load) -> None
     assert not load(HEAD + "maintenance: false\ntables: {a.b: {topic: a}}").tables[0].maintenance.is_on
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ("always", "`maintenance` is text where a mapping is expected"),
-        ("{cores: 0}", "`maintenance.cores` is not a count"),
-        ("{window: 22-6}", "`22-6` is not a window"),
-        ("{window: '10:00-10:00'}", "the window `10:00-10:00` is empty"),
-        ("{snapshots: {count: many}}", "`maintenance.snapshots.count` is not a count"),
-        ("{snapshots: {age: 5}}", "the duration `5` has no unit"),
-        ("{orphans: {age: 1439m}}", "`1439m` is too short for `maintenance.orphans.age`"),
-        ("{orphans: {older: 1h}}", "unknown key `older` in `maintenance.orphans`"),
-        ("{sort: [a], zorder: [b]}", "`maintenance` has both `sort` and `zorder`"),
-        ("{sort: [a up]}", "`a up` under `maintenance.sort` is not a column"),
-        ("{zorder: [a desc]}", "`a desc` under `maintenance.zorder` is not a column"),
-        ("{small_file_share: 2}", "`2` is not a share"),
-        ("{skip: [compact, carry]}", "`maintenance.skip` cannot have `carry`"),
-    ],
-)
-def test_what_is_wrong_is_refused_with_its_line(load: Load, section: str, message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        load(HEAD + f"maintenance: {section}\ntables: {{a.b: {{topic: a}}}}")
-    assert caught.value.message.startswith(message)
-    assert caught.value.where.rpartition(":")[2] == str(HEAD.count("\n") + 1)
-
-
 def test_tests_may_have_younger_orphans_removed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(YOUNGEST_ORPHAN_VARIABLE, "1m")
     assert load(HEAD + "maintenance: {orphans: {age: 1m}}\ntables: {a.b: {topic: a}}").maintenance.orphans.age_s == 60.0

@@ -6,63 +6,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from frazil.errors import SpecError
-from tests.unit.spec.pipeline_file import Load
+from tests.unit.spec.pipeline_file import Load, message_of
+from tests.unit.spec.variations import ENVIRONMENT, EVERY_KEY, VALUES, every_key, misspell, put_into
 
-EVERY_KEY = Path(__file__).with_name("every_key.yaml")
 MESSAGES = Path(__file__).with_name("messages.txt")
-ENVIRONMENT = {"KEY": "0123456789abcdef0123456789abcdef"}
-VALUES = {"17": 17, "x": "x", "true": True, "null": None, "[x]": ["x"], "{x: 1}": {"x": 1}}
 
 
-def put_into(node: Any, value: object) -> Iterator[tuple[str, Any]]:
-    """Every document that is `node` with another value of one key, and the key's path."""
-    for key, part in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        for path, changed in (("", value), *put_into(part, value)):
-            other = {**node, key: changed} if isinstance(node, dict) else [*node[:key], changed, *node[key + 1 :]]
-            yield f"{key}.{path}" if path else str(key), other
-
-
-def misspell(node: Any) -> Iterator[tuple[str, Any]]:
-    """Every document that is `node` with the last characters of one key swapped, and the key's path."""
-    for key, part in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        if isinstance(key, str) and len(key) > 2:
-            yield key, {name if name != key else f"{key[:-2]}{key[-1]}{key[-2]}": node[name] for name in node}
-        for path, changed in misspell(part):
-            other = {**node, key: changed} if isinstance(node, dict) else [*node[:key], changed, *node[key + 1 :]]
-            yield f"{key}.{path}", other
-
-
-def message_of(load: Load, document: object) -> str:
-    """The problems of a document, each with its line and its remedy."""
-    try:
-        load(yaml.safe_dump(document, sort_keys=False, width=1000), ENVIRONMENT)
-    except SpecError as error:
-        folder = str(Path.cwd())
-        first = error.message.partition(" (and ")[0] if error.others else error.message
-        problems = [(error.where, first, error.remedy)]
-        problems += [(other.where, other.message, other.remedy) for other in error.others]
-        texts = (f"{where.rpartition(':')[2]}: {message}; {remedy}" for where, message, remedy in problems)
-        return " | ".join(texts).replace(folder, "FOLDER")
-    return "taken"
+def message_of_document(load: Load, document: object) -> str:
+    """See message_of."""
+    return message_of(load, yaml.safe_dump(document, sort_keys=False, width=1000), ENVIRONMENT)
 
 
 def messages(load: Load) -> str:
     """What is said of each of them, the values that are told the same together."""
-    document = yaml.safe_load(EVERY_KEY.read_text(encoding="utf-8"))
+    document = every_key()
     lines: dict[tuple[str, str], list[str]] = {}
     for path, changed in misspell(document):
-        lines.setdefault((path, message_of(load, changed)), []).append("misspelt")
+        lines.setdefault((path, message_of_document(load, changed)), []).append("misspelt")
     for written, value in VALUES.items():
         for path, changed in put_into(document, value):
-            lines.setdefault((path, message_of(load, changed)), []).append(written)
+            lines.setdefault((path, message_of_document(load, changed)), []).append(written)
     by_path: dict[str, list[str]] = {}
     for (path, message), values in lines.items():
         by_path.setdefault(path, []).append(f"  {', '.join(values)} -> {message}\n")
@@ -70,7 +38,7 @@ def messages(load: Load) -> str:
 
 
 def test_every_key_of_the_file_is_taken(load: Load) -> None:
-    assert load(EVERY_KEY.read_text(encoding="utf-8"), ENVIRONMENT).tables
+    assert load(EVERY_KEY, ENVIRONMENT).tables
 
 
 @pytest.mark.slow

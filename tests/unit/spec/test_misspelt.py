@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.unit.spec.pipeline_file import Load, Refuse
 
 BROKER = 'kafka: {bootstrap.servers: "b:1"}\n'
@@ -77,73 +75,3 @@ def test_each_key_that_is_misspelt_is_one_problem(load: Load, refuse: Refuse) ->
     for text in texts:
         error = refuse(text)
         assert (error.message.startswith("unknown key"), list(error.others)) == (True, []), text
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "remedy"),
-    [
-        (
-            "tables: {a.b: {topic: t, mode: upsrt, key_columns: [a], order_by: x}}",
-            "`mode` cannot be `upsrt`",
-            "did you mean `upsert`?",
-        ),
-        (
-            "tables: {a.b: {topic: t, envelope: debezum, metadata: [op]}}",
-            "`envelope` cannot be `debezum`",
-            "did you mean `debezium`?",
-        ),
-        (
-            "ha: {elect: postgers, uri: 'postgresql://x/y'}\ntables: {a.b: {topic: t}}",
-            "`ha.elect` cannot be `postgers`",
-            "did you mean `postgres`?",
-        ),
-        ("tables:\na.b: {topic: t}", "`a.b` does not belong here", "indent it, so that it is under `tables`"),
-        ("a.b: {topic: t}", "`a.b` does not belong here", "indent it, so that it is under `tables`"),
-        (
-            "mode: upsert\ntables: {a.b: {topic: t, key_columns: [a]}}",
-            "`mode` does not belong here",
-            "write it in a table, or under `defaults`",
-        ),
-    ],
-)
-def test_a_word_or_a_place_that_is_wrong_is_one_problem(text: str, message: str, remedy: str, refuse: Refuse) -> None:
-    error = refuse(f"pipeline: p\n{BROKER}{text}")
-    assert (error.message, list(error.others)) == (message, [])
-    assert error.remedy == remedy
-
-
-def test_what_a_misspelt_word_does_not_explain_is_reported_beside_it(refuse: Refuse) -> None:
-    error = refuse(f"{BROKER}tabels: {{a.b: {{topic: t}}}}\ncommit: {{interval: 5 parsecs}}")
-    assert error.message == "unknown key `tabels` in the pipeline file (and 2 more problems in this file)"
-    assert error.others[0].message == "`pipeline` is missing"
-    # Where both are there, the misspelt one is no second name of the right one.
-    error = refuse(f"pipeline: p\n{BROKER}tabels: {{a.b: {{topic: t}}}}\ntables: {{}}")
-    assert [error.message, *(other.message for other in error.others)] == [
-        "unknown key `tabels` in the pipeline file (and 1 more problem in this file)",
-        "`tables` has no tables",
-    ]
-
-
-def test_kafkas_properties_at_the_top_of_the_file_are_one_problem(refuse: Refuse) -> None:
-    error = refuse("pipeline: p\nbootstrap.servers: b:1\ntables: {a.b: {topic: t}}")
-    assert (error.message, error.remedy) == ("`bootstrap.servers` does not belong here", "write it under `kafka`")
-    assert list(error.others) == []
-
-
-@pytest.mark.parametrize(
-    ("table", "remedy"),
-    [
-        ("formt: avro", "did you mean `value: {format: …}` or `key: {format: …}`?"),
-        ("value_subject: s", "did you mean `value: {subject: …}`?"),
-        ("commit_interval: 1s", "did you mean `commit: {interval: …}`?"),
-        ("stop_above: 5%", "did you mean `dead_letters: {stop_above: …}`?"),
-    ],
-)
-def test_a_key_that_belongs_into_a_section_names_the_section(table: str, remedy: str, refuse: Refuse) -> None:
-    error = refuse(f"pipeline: p\n{BROKER}tables: {{a.b: {{topic: t, {table}}}}}")
-    assert (error.message, error.remedy) == (f"unknown key `{table.partition(':')[0]}` in table `a.b`", remedy)
-
-
-def test_a_key_that_is_like_no_other_is_reported_with_the_keys_of_its_own_section(refuse: Refuse) -> None:
-    error = refuse(f"pipeline: p\n{BROKER}tables: {{a.b: {{topic: t, compression: zstd}}}}")
-    assert error.remedy.startswith("write one of: topic, topics, ")

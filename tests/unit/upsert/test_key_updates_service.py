@@ -12,7 +12,7 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.types import Commit, Progress
 from frazil_testing.memory_catalog import MemoryCatalog
 from frazil_testing.twins import FakeClock
-from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource, made, tombstone
+from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource, begun, made, tombstone
 
 NOW_MS = FakeClock().now_ms()
 
@@ -43,10 +43,7 @@ def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
 
 
 def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
-    scenario = UpsertSource(tmp_path)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path)
     log.move(1, 2, "b", (0, 1))
     log.move(2, 3, "c", (1, 0))
     log.write({"id": 4, "v": "a", "big": "of 4"})
@@ -91,10 +88,7 @@ def test_a_row_that_got_another_key_and_is_marked_has_the_values_that_came_with_
     tmp_path: Path, batches: int
 ) -> None:
     metadata = {**MARKS["metadata"], "source_order": "_source_order"}
-    scenario = UpsertSource(tmp_path, **{**MARKS, "metadata": metadata, "order_by": "_source_order"})
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path, **{**MARKS, "metadata": metadata, "order_by": "_source_order"})
     log.move(1, 7, "b")
     if batches > 1:
         scenario.catch_up()
@@ -105,10 +99,7 @@ def test_a_row_that_got_another_key_and_is_marked_has_the_values_that_came_with_
 
 
 def test_a_row_that_gets_another_key_is_told_twice_where_deletes_are_marked(tmp_path: Path) -> None:
-    scenario = UpsertSource(tmp_path, **MARKS)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path, **MARKS)
     log.move(1, 7, "c", (0, 1))
     scenario.catch_up()
     log.write({"id": 1, "v": "b", "big": "again"})
@@ -183,10 +174,7 @@ def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
 
 
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
-    scenario = UpsertSource(tmp_path)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path)
     log.move(1, 2, "b", (0, None))
     scenario.catch_up()
     log.lsn -= 1
@@ -233,10 +221,7 @@ def test_an_old_key_is_told_in_the_words_of_the_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("told", [b'{"id": "one"}', b'{"id": 1e400}', b"{}", b"7", b"\xff"])
 def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told: bytes) -> None:
-    scenario = UpsertSource(tmp_path)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, _ = begun(tmp_path)
     value = json.dumps(made({"id": 2, "v": "b", "big": PLACEHOLDER})[1]).encode()
     scenario.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
     scenario.catch_up()
@@ -245,10 +230,7 @@ def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told
 
 
 def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
-    scenario = UpsertSource(tmp_path, partitions=1)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path, partitions=1)
     scenario.put(None, {"op": "t", "before": None, "after": None})
     log.move(1, 2, "b")
     scenario.catch_up()
@@ -256,10 +238,7 @@ def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
 
 
 def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
-    scenario = UpsertSource(tmp_path)
-    log = Log(scenario)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    scenario.catch_up()
+    scenario, log = begun(tmp_path)
     for _ in range(2):
         log.move(1, 2, "b", (0, 1))
         scenario.catch_up()

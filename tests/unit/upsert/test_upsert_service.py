@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
@@ -51,11 +50,6 @@ class UpsertScenario(Scenario):
         rows = live_rows(self.catalog, "n.t")
         chosen = [{name: row[name] for name in names} if names else row for row in rows]
         return sorted(chosen, key=lambda row: json.dumps(row, default=str, sort_keys=True))
-
-    def dead_letters(self) -> list[tuple[str, str]]:
-        files = self.catalog.data_files("n.t__dead_letters")
-        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
-        return sorted((row["error_class"], row["message"]) for row in rows)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -124,3 +124,12 @@ class Log:
         text = None if value is None else json.dumps(value).encode()
         name = json.dumps(key).encode()
         self.scenario.source.produce("a", partition, text, self.at_ms, key=name, headers=headers)
+
+
+def begun(root: Path, tasks: int = 1, **settings: Any) -> tuple[UpsertSource, Log]:
+    """A table that has the row 1, and the log in which its changes continue."""
+    scenario = UpsertSource(root, tasks, **settings)
+    log = Log(scenario)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    scenario.catch_up()
+    return scenario, log

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import structlog
 
@@ -19,6 +18,7 @@ from frazil.stages.expect_settings import ExpectationSpec
 from frazil.stages.protect_settings import ProtectRule
 from frazil.types import Balance
 from frazil_deadletters.replay import Replayer
+from frazil_testing.twins import live_rows
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 GOOD, BAD, NULL = {"id": 1, "amount": 5}, {"id": 2, "amount": -5}, {"id": 3, "amount": None}
@@ -44,8 +44,7 @@ def ids(scene: Scene) -> list[int]:
 
 def reasons(scene: Scene) -> list[tuple[int, str, str]]:
     """Offset, class and message of each dead letter."""
-    files = scene.catalog.data_files("n.a__dead_letters")
-    rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+    rows = live_rows(scene.catalog, "n.a__dead_letters")
     return sorted((row["offset"], row["error_class"], row["message"]) for row in rows)
 
 

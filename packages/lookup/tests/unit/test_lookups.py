@@ -33,7 +33,7 @@ from frazil.write.write import FileWriter
 from frazil_deadletters.replay import Replayer
 from frazil_lookup import references
 from frazil_testing.memory_catalog import MemoryCatalog
-from frazil_testing.twins import FakeClock
+from frazil_testing.twins import FakeClock, live_rows
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -135,8 +135,7 @@ def test_a_miss_makes_a_dead_letter(scene: Any) -> None:
     made.catch_up()
     assert [row["id"] for row in made.rows("n.a")] == [1]
     assert made.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 2)]
-    [file] = made.catalog.data_files("n.a__dead_letters")
-    rows = pq.read_table(file.path).to_pylist()
+    rows = live_rows(made.catalog, "n.a__dead_letters")
     assert {row["error_class"] for row in rows} == {"lookup_miss"}
     assert rows[0]["message"] == 'the reference table has no row for country_code = code of "xx"'
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,7 +18,7 @@ from frazil.kafka.port import TopicReaders
 from frazil.spec.settings import KeySpec, LookupSpec
 from frazil_deadletters.replay import Replayer
 from frazil_lookup.waiting import WaitingTable, WaitSchedule
-from frazil_testing.twins import FakeClock
+from frazil_testing.twins import FakeClock, live_rows
 from packages.lookup.tests.unit.test_lookups import COUNTRIES, COUNTRY, SCHEMA, put
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -52,8 +51,7 @@ class Waiting:
 
     def dead_letters(self) -> dict[int, str]:
         """By offset the class of error."""
-        files = self.scene.catalog.data_files("n.a__dead_letters")
-        rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
+        rows = live_rows(self.scene.catalog, "n.a__dead_letters")
         return {row["offset"]: row["error_class"] for row in rows}
 
     def head(self) -> int | None:

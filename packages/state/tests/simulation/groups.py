@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from frazil.catalog.progress import from_summary
-from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.queries import Queries
-from frazil.ingest.tables.state import RunState
-from frazil.spec import PipelineSpec, load_spec
+from frazil.spec import PipelineSpec
 from frazil.types import Progress, Watermark
-from tests.simulation.scene import Place, Scene, pipeline_of
-from tests.simulation.tables import Meddling, SharedTable
+from packages.state.tests.simulation.state_tables import StateHistory, offset_at
+from tests.simulation.scene import Place
 
-_TABLE = "lake.g"
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _LATE_US = 600_000_000
 _SELECT = (
@@ -45,15 +42,13 @@ class Payment:
     amount: int | None
 
 
-class GroupHistory(Scene):
+class GroupHistory(StateHistory):
     """The topics `a` and `b` feed `lake.g`."""
 
     def __init__(self, seed: int, root: Path, queries: Queries) -> None:
-        fate = Meddling(seed)
-        super().__init__(fate, root)
-        fate.meddle = self._meddle
+        super().__init__(seed, root, "lake.g")
+        fate = self.fate
         self.queries = queries
-        self.table = SharedTable(self.catalog, _TABLE, fate)
         #: The slide of sessions is 0.
         self.size_s, self.slide_s = [(60, 60), (600, 300), (420, 180), (60, 0), (200, 0)][fate.pick(0, 4)]
         self.has_late = fate.maybe(0.7)
@@ -76,13 +71,9 @@ class GroupHistory(Scene):
         select = json.dumps(self.query)
         late = "late: 10m, " if self.has_late else ""
         version = 3 if self.fate.maybe(0.6) else 2
-        path = self.root / "pipeline.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        settings = f"topics: [a, b], {late}format_version: {version}, commit: {{interval: 100ms}}, select: {select}"
-        path.write_text(
-            f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\ntables:\n  {_TABLE}: {{{settings}}}\n'
+        return self.spec_of(
+            f"topics: [a, b], {late}format_version: {version}, commit: {{interval: 100ms}}, select: {select}"
         )
-        return pipeline_of(self.root, load_spec(path, {}).tables[0])
 
     # What happens
 
@@ -110,14 +101,6 @@ class GroupHistory(Scene):
         offset = self.source.produce(name, partition, value, payment.sent_us // 1000, gap)
         self.payments[name, partition, offset] = payment
 
-    def _touch_tables(self) -> None:
-        if self.fate.maybe(0.06):
-            self._meddle()
-        if self.fate.maybe(0.02):
-            self._roll_back(_TABLE)
-        if self.fate.maybe(0.01):
-            self._drop(_TABLE)
-
     def _meddle(self) -> None:
         """What somebody else does to the table."""
         if self.table.has_snapshots:
@@ -125,29 +108,25 @@ class GroupHistory(Scene):
 
     # The truth
 
-    def _check_end(self, service: Service) -> None:
-        [table] = service.tables
-        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
-        if self.catalog.load(_TABLE) is None:
-            assert not self.payments
-            return
-        progress = self.check()
-        behind = [place for place in self.payments if _at(progress, *place[:2]) <= place[2]]
-        assert not behind, f"not complete: {behind[:5]}"
+    def places(self) -> Iterator[Place]:
+        return iter(self.payments)
+
+    def makes_rows(self) -> bool:
+        return bool(self.payments)
 
     def check(self) -> Progress:
         """Compares every snapshot with the query over its records; returns the newest progress."""
         progress, groups, greatest, dropped = Progress(), _Groups(self.size_s, self.slide_s), dict[Any, int](), 0
         closed: dict[tuple[str, int], Row] = {}
         self.counted = []
-        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
+        for snapshot in reversed(self.catalog.ancestors(self.name)):
             before, progress, self.last_snapshot = (
                 progress,
                 from_summary("sim", snapshot.summary) or progress,
                 snapshot.id,
             )
             for place in sorted(self.payments):
-                if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2]):
+                if offset_at(before, *place[:2]) <= place[2] < offset_at(progress, *place[:2]):
                     dropped += self._count(place, groups, greatest, before.order.event_times)
             rows = {(row["user"], _micros_of(row["begin"])): _shown(row) for row in self.table.rows_at(snapshot.id)}
             assert rows == dict(groups.rows()), f"snapshot {snapshot.id}: {rows} is not {dict(groups.rows())}"
@@ -228,7 +207,3 @@ def _micros(seconds: int) -> int:
 
 def _micros_of(moment: datetime) -> int:
     return round(moment.timestamp()) * 1_000_000
-
-
-def _at(progress: Progress, topic: str, partition: int) -> int:
-    return progress.offsets.get(topic, {}).get(partition, 0)

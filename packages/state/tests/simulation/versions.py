@@ -9,21 +9,17 @@ from __future__ import annotations
 import datetime
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frazil.catalog.progress import from_summary
-from frazil.ingest.loop.service import Service
-from frazil.ingest.tables.state import RunState
-from frazil.spec import PipelineSpec, load_spec
+from frazil.spec import PipelineSpec
 from frazil.types import Progress
+from packages.state.tests.simulation.state_tables import StateHistory
 from packages.state.tests.unit.history.versions import EPOCH, Model
-from tests.simulation.scene import Place, Scene, pipeline_of
-from tests.simulation.tables import Meddling, SharedTable
+from tests.simulation.scene import Place
 
-_TABLE = "lake.v"
 _PLAIN = "track: [name]"
 _WHOLE = "exclude: [n]"
 _ORDERED = "order_by: at, track: [name], columns: {at: timestamptz}"
@@ -41,14 +37,12 @@ class Put:
     is_placed: bool
 
 
-class VersionHistory(Scene):
+class VersionHistory(StateHistory):
     """Topics `a` and `b` feed `lake.v`."""
 
     def __init__(self, seed: int, root: Path) -> None:
-        fate = Meddling(seed)
-        super().__init__(fate, root)
-        fate.meddle = self._meddle
-        self.table = SharedTable(self.catalog, _TABLE, fate)
+        super().__init__(seed, root, "lake.v")
+        fate = self.fate
         self.kind = str(fate.rng.choice([_PLAIN, _WHOLE, _ORDERED, _CHANGES]))
         self.key_count = fate.pick(1, 20)
         self.asked: dict[Place, tuple[Put, ...]] = {}
@@ -61,11 +55,7 @@ class VersionHistory(Scene):
     def _spec(self) -> PipelineSpec:
         version = 3 if self.fate.maybe(0.6) else 2
         settings = f"topics: [a, b], mode: history, key: {{format: json}}, key_columns: [k], format_version: {version}"
-        path = self.root / "pipeline.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"tables:\n  {_TABLE}: {{{settings}, commit: {{interval: 100ms}}, {self.kind}}}\n"
-        path.write_text(f'pipeline: sim\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{text}')
-        return pipeline_of(self.root, load_spec(path, {}).tables[0])
+        return self.spec_of(f"{settings}, commit: {{interval: 100ms}}, {self.kind}")
 
     # What happens
 
@@ -101,50 +91,18 @@ class VersionHistory(Scene):
         offset = self.source.produce(topic, key % partitions, text, sent_ms, gap, key=record_key)
         self.asked[topic, key % partitions, offset] = asked
 
-    def _touch_tables(self) -> None:
-        if self.fate.maybe(0.06):
-            self._meddle()
-        if self.fate.maybe(0.02):
-            self._roll_back(_TABLE)
-        if self.fate.maybe(0.01):
-            self._drop(_TABLE)
-
-    def _meddle(self) -> None:
-        """What somebody else does to the table."""
-        if not self.table.has_snapshots:
-            return
-        if self.fate.maybe(0.4):
-            self.table.touch()
-        elif self.fate.maybe(0.1):
-            self.table.upgrade()
-        else:
-            self.table.compact()
-
     # The truth
 
-    def _check_end(self, service: Service) -> None:
-        [table] = service.tables
-        assert table.status.run_state is not RunState.STOPPED, f"stopped: {table.status.reason} ({table.status.where})"
-        if self.catalog.load(_TABLE) is None:
-            assert not self.asked
-            return
-        progress = self.check()
-        behind = [place for place in self.asked if _at(progress, *place[:2]) <= place[2]]
-        assert not behind, f"not complete: {behind[:5]}"
+    def places(self) -> Iterator[Place]:
+        return iter(self.asked)
 
-    def check(self) -> Progress:
-        """Compares every snapshot with the versions of its records; returns the newest progress."""
-        progress = Progress()
-        order: list[Place] = []
-        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
-            before, progress = progress, from_summary("sim", snapshot.summary) or progress
-            order += sorted(
-                place for place in self.asked if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])
-            )
-            rows = sorted(map(self._shown, self.table.rows_at(snapshot.id)))
-            wanted = sorted(self._versions_of(order))
-            assert rows == wanted, f"snapshot {snapshot.id}: {rows} is not {wanted}"
-        return progress
+    def makes_rows(self) -> bool:
+        return bool(self.asked)
+
+    def check_snapshot(self, snapshot_id: int, order: list[Place], new: list[Place], progress: Progress | None) -> None:  # noqa: ARG002
+        rows = sorted(map(self._shown, self.table.rows_at(snapshot_id)))
+        wanted = sorted(self._versions_of(order))
+        assert rows == wanted, f"snapshot {snapshot_id}: {rows} is not {wanted}"
 
     def _shown(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         start, end = _micros(row["valid_from"]), -1 if row["valid_to"] is None else _micros(row["valid_to"])
@@ -171,7 +129,3 @@ class VersionHistory(Scene):
 
 def _micros(moment: datetime.datetime) -> int:
     return (moment - EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def _at(progress: Progress, topic: str, partition: int) -> int:
-    return progress.offsets.get(topic, {}).get(partition, 0)

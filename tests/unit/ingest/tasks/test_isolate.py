@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from frazil.error_classes import ErrorClass
@@ -23,7 +22,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.ingest.tasks.task_limits import MEMORY_BYTES
 from frazil.report import TaskReport
 from frazil.types import BadRecord, Batch
-from frazil_testing.twins import MemoryJobs
+from frazil_testing.twins import MemoryJobs, live_rows
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.targets import target_of
 
@@ -192,8 +191,7 @@ def test_such_a_record_becomes_a_dead_letter_and_its_neighbours_become_rows(
     scene.catch_up()
     assert sorted(row["id"] for row in scene.rows("n.a")) == [1, 2]
     assert [row["id"] for row in scene.rows("n.b")] == [7]
-    files = scene.catalog.data_files("n.a__dead_letters")
-    dead_letters = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+    dead_letters = live_rows(scene.catalog, "n.a__dead_letters")
     assert [
         (row["topic"], row["offset"], row["value"], row["error_class"], row["message"]) for row in dead_letters
     ] == [("a", 1, POISON, "crashes_decoder", "RuntimeError: no such code page")]

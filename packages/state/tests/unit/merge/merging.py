@@ -7,8 +7,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from frazil.ingest.tables.table import Table
 from frazil.spec import load_spec
 from frazil_testing.twins import MemoryJobs, live_rows
@@ -50,12 +48,6 @@ class Merging(Scenario):
     def table_rows_unsorted(self, *names: str) -> list[tuple[Any, ...]]:
         """The same in any order, where values may be null."""
         return [tuple(row[name] for name in names) for row in live_rows(self.catalog, "n.t")]
-
-    def dead_letters(self) -> list[tuple[str, str]]:
-        """Class and message of each dead letter."""
-        files = self.catalog.data_files("n.t__dead_letters")
-        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
-        return sorted((row["error_class"], row["message"]) for row in rows)
 
 
 def decimal(text: str) -> Decimal:
