@@ -35,6 +35,10 @@ DOCUMENTS = [
     wholes(_group(of_b=_ATOMIC), _group(of_b=_ATOMIC.replace("atomic: transaction", "atomic: batch"))),
     wholes(_group(top="ha: {elect: kafka, mode: spread}\n"), _group(top="ha: {elect: kafka, mode: lead}\n")),
     files("", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(
+        f"{HEAD}{_TABLE}maintenance: {{cores: 02}}\n",
+        f"{HEAD}{_TABLE}maintenance: {{cores: 2}}\n",
+    ),
     files("- a\n", f"pipeline: shop\n{_BROKERS}{_TABLE}"),
     files(f"{HEAD}a: {'[' * 60}{']' * 60}\n{_TABLE}", HEAD + _TABLE),
     files(f"pipeline: p\x00\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),

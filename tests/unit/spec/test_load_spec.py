@@ -451,6 +451,14 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             "an escape that is half of a surrogate pair, which is not text (p.yaml:2); "
             "write both halves, or the character itself",
         ),
+        *(
+            (
+                b"a: 1\nb: [" + number + b"]",
+                "a number that begins with 0: some readers of YAML take it for octal, others for decimal (p.yaml:2); "
+                "write it without the 0, or in quotes where it is text",
+            )
+            for number in (b"017", b"-01", b"0_7", b"00")
+        ),
         (b"a: {b: {c: 1,\n  c: 2}}", "`c` occurs twice (p.yaml:2); keep one of them; the first is in line 1"),
     ],
 )

@@ -173,6 +173,15 @@ SECTIONS = [
         "write `spark.driver.memory`, or `spark.hadoop.driver.memory` for a property of Hadoop",
     ),
     ("http: {listen: 8787}", "`8787` is not an address to listen on", "write host and port, such as `127.0.0.1:8787`"),
+    *(
+        (
+            f"http: {{listen: '{address}'}}",
+            f"`{address}` is not an address to listen on",
+            "write host and port, such as `127.0.0.1:8787`",
+        )
+        for address in ("8787:80", "0:8787", "127.0.0:8787", "127.0.0.256:8787")
+    ),
+    ("http: {listen: 8787:80}", "`8787:80` is not an address to listen on", None),
     ("ha: true", "`ha` is a boolean where a mapping is expected", "write `ha: {}`, or remove it"),
     ("verify: true", "`verify` is a boolean where a mapping is expected", "write `verify: {}`, or remove it"),
     ("spark: {master: 4}", "`spark.master` is a number where text is expected", "put it in quotes"),
