@@ -258,3 +258,9 @@ def test_where_the_configuration_comes_from_is_named_once(given: Callable[[str],
     assert error(capsys)["remedy"] == "name a file in UTF-8 that can be read"
     assert main(["import", "automq", file, "--topic", "orders"]) == 0
     assert list(yaml.safe_load(capsys.readouterr().out)["tables"]) == ["default.orders"]
+
+
+def test_a_missing_option_and_its_choices_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["adopt", "--output", "json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert message.startswith("Missing option '--from'. Choose from: kafka-connect, spark, automq, ")
