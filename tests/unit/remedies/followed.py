@@ -130,6 +130,7 @@ FOLLOWED: Mapping[str, str] = {
             "write a number from 0 to …, or set the whole list",
             "write it under `environments`, such as `…: {…}`, or choose none",
             "write the settings that differ in it",
+            "write the table under `tables` in the file: those of `topics` have the settings of `defaults`",
         ),
         f"{_ENVIRONMENTS}a_mistake_is_named_with_its_place_until_the_remedy_is_done",
     ),

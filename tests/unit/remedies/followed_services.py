@@ -139,6 +139,7 @@ SERVICES: Mapping[str, str] = {
     "write NAME=VALUE": _REPLAY,
     "write records a second, such as 5000/s": _REPLAY,
     "write to another topic": _REPLAY,
+    "name a table that the catalog has": _REPLAY,
     "run the same command again: it continues after the last record": (
         "packages/replay/tests/acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
     ),
