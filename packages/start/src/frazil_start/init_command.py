@@ -142,11 +142,14 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         spec = _load(output, draft)
         source = open_topics(spec)
     except SpecError as error:  # Nobody has seen the draft.
-        errors = [
-            SpecError(_by_options(one.message), remedy=_by_options(one.remedy), where=_option_of(draft, one.where))
-            for one in (error, *error.others)
+        mistakes = [
+            SpecError(
+                _by_options(mistake.message), remedy=_by_options(mistake.remedy), where=_option_of(draft, mistake.where)
+            )
+            for mistake in (error, *error.others)
         ]
-        raise SpecError(errors[0].message, remedy=errors[0].remedy, where=errors[0].where, others=errors[1:]) from None
+        first, others = mistakes[0], mistakes[1:]
+        raise SpecError(first.message, remedy=first.remedy, where=first.where, others=others) from None
     topics = source.topics(lambda _: True)
     readable = [name for name in sorted(topics) if not is_internal(name)]
     places = [(name, number) for name in readable for number in range(topics[name].partition_count)]
