@@ -89,8 +89,8 @@ def _every(place: Place) -> Iterator[tuple[str, str, list[Run], str]]:
     for subject, command in {"frazil": _frazil_on_s3, "stock": _stock_on_s3}.items():
         if subject in chosen:
             with place.attempt(f"requests of {subject}"):
-                runs = range(place.settings.runs_of(subject))
-                yield subject, "requests", [_requests_run(place, subject, command) for _ in runs], ""
+                counted = [_requests_run(place, subject, command) for _ in range(place.settings.runs_of(subject))]
+                yield subject, "requests", counted, ""
     if "connect" in chosen:
         for what, runs, label in connect.figures(place):
             yield "connect", what, runs, label

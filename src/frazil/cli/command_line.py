@@ -35,7 +35,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words or ["--help"], settings)
     except typer.TyperException as error:
-        message = error.format_message().replace("Value error, ", "")  # Pydantic's, of a value that is none of several.
+        # Pydantic's, of a value that is none of several. Choices are in lines of their own.
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
         usage = SpecError(message, remedy=f"see {' '.join(['frazil', *_command_words(words)])} --help")
         return settings.output.error(usage, debug=False)
     except typer.Abort:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from frazil.errors import SpecError
+from frazil.ingest.tables.preflight import declared_mismatch
 from frazil.ingest.tables.queries import Queries
 from frazil.ops.check import Finding, check_secrets, check_transport, failed
 from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
@@ -31,6 +33,7 @@ def check_offline(spec: PipelineSpec, overrides: Overrides, queries: Queries | N
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
     yield from check_environments(spec, overrides)
+    yield from _check_columns(spec)
     if queries is not None:
         yield from _check_queries(spec, queries)
         yield from check_audits(spec, queries)
@@ -59,6 +62,16 @@ def _problems(name: str, tried: str, errors: Iterable[SpecError]) -> Iterator[Fi
         variables = sorted({error.message.split("`")[1] for error in errors})
         yield Finding(name, True, tried, f"as far as it can be read without the variables {', '.join(variables)}")
     yield from (failed(name, tried, error) for error in wrong)
+
+
+def _check_columns(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields declared columns, and members of their types, that no new table can have together."""
+    for table in spec.declared:
+        mismatch = declared_mismatch(table, None)
+        if mismatch is not None:
+            remedy = f"{mismatch.remedy}; a table that has both already may declare both, as `frazil check` sees"
+            finding = failed(f"columns {table.name}", "compared the names of declared columns", mismatch)
+            yield replace(finding, remedy=remedy)
 
 
 def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:

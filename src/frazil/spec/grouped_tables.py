@@ -37,6 +37,8 @@ def settings_of_grouping(table: TableSpec) -> dict[str, Any]:
     grouping = groups_of(table)
     if grouping is None:
         return {}
+    if "mode" in table.changes.model_fields_set and table.changes.mode != "upsert":
+        return {}  # `check_grouping` reports it, and nothing that follows from an upsert table besides.
     settings = _decided(grouping)
     if not table.changes.tombstones:
         settings["tombstones"] = "dead_letter" if table.changes.envelope is None else "ignore"
@@ -108,7 +110,7 @@ def check_grouping(table: TableSpec) -> Iterator[Mistake]:
 def _check_settings(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
     changes = table.changes
     for key, value in _decided(grouping).items():
-        if getattr(changes, key) != value:
+        if key in changes.model_fields_set and getattr(changes, key) != value:
             message = f"the query's GROUP BY decides `{key}`, and the table has another"
             yield Mistake(key, message, "remove it, or take GROUP BY out of `select`")
     if changes.keeps_history:

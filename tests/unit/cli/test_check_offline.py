@@ -54,6 +54,26 @@ def test_a_file_is_checked_without_any_service_and_without_its_secrets(capsys: C
     assert (code, document["error"]["message"]) == (2, "the environment variable `KAFKA_PASSWORD` is not set")
 
 
+@pytest.mark.parametrize(
+    ("columns", "found", "followed"),
+    [
+        ("{id: long, ID: long}", "`id` and `ID`, which differ", "{id: long, ID_2: {type: long, field: ID}}"),
+        ("{s: 'struct<a: int, A: int>'}", "`a` and `A` in `s`, which differ", "{s: 'struct<a: int>'}"),
+    ],
+)
+def test_columns_that_no_new_table_can_have_together_are_a_problem(
+    file: Path, capsys: Captured, columns: str, found: str, followed: str
+) -> None:
+    file.write_text(FILE.replace("topic: orders}", f"topic: orders, columns: {columns}}}"))
+    code, document = checked(capsys, "check", "--offline")
+    (problem,) = [check for check in document["checks"] if not check["ok"]]
+    assert (code, problem["name"], problem["where"]) == (1, "columns shop.orders", "shop.orders")
+    assert found in problem["found"]
+    assert problem["remedy"].endswith("; a table that has both already may declare both, as `frazil check` sees")
+    file.write_text(FILE.replace("topic: orders}", f"topic: orders, columns: {followed}}}"))
+    assert checked(capsys, "check", "--offline")[0] == 0
+
+
 def test_a_mistake_in_another_environment_is_a_problem(file: Path, capsys: Captured) -> None:
     file.write_text(FILE.replace("interval: 5s", "intervl: 5s"))
     code, document = checked(capsys, "check", "--offline")

@@ -13,7 +13,11 @@ _FOLLOWED = [
     *sorted((ROOT / "docs").glob("tutorials/*.md")),
 ]
 #: What a command or a program of a page shows, and what the page must have about it.
-_NEEDS = {r"^import duckdb$": "`pip install duckdb`", r"^psql ": "`psql` (Debian: `postgresql-client`)"}
+_NEEDS = {
+    r"^import duckdb$": "`pip install duckdb`",
+    r"^psql ": "`psql` (Debian: `postgresql-client`)",
+    r"^kafka-topics.sh ": "its `kafka-topics.sh`",
+}
 
 
 def test_a_page_names_the_programs_and_packages_that_it_uses() -> None:
@@ -24,6 +28,22 @@ def test_a_page_names_the_programs_and_packages_that_it_uses() -> None:
         if re.search(pattern, text := page.read_text(), re.MULTILINE)
     ]
     assert (len(using) > 5, [name for name, is_named in using if not is_named]) == (True, [])
+
+
+def test_a_page_that_names_the_compose_file_has_the_address_of_its_registry() -> None:
+    compose = (ROOT / "docs/start/compose.md").read_text()
+    (address,) = re.findall(r"^\| `registry` \|.*`(http://\S+)`", compose, re.MULTILINE)
+    tutorials = [page.read_text() for page in _FOLLOWED if page.parent.name == "tutorials"]
+    assert [
+        address in text
+        for text in tutorials
+        if "start/compose.md" in text and re.search("^registry:", text, re.MULTILINE)
+    ] == [True]
+
+
+def test_the_page_of_the_installation_counts_the_jars() -> None:
+    jars = (ROOT / "src/frazil/runtime/jars.sha256").read_text().split("\n")
+    assert f"fetches {len([*filter(None, jars)])} jars" in (ROOT / "docs/start/install.md").read_text()
 
 
 def test_frazil_is_installed_into_an_environment() -> None:

@@ -32,6 +32,7 @@ environments:
       shop.orders: {partition_by: [c], limits: null}
       shop.more: {topic: more}
 """
+_OF_TOPICS = 'pipeline: shop\nkafka: {bootstrap.servers: "localhost:9092"}\nnamespace: plain\ntopics: [orders]\n'
 
 
 def load_as(environment: str = "", *values: str, text: str = FILE, variables: Mapping[str, str] = {}) -> PipelineSpec:
@@ -204,6 +205,10 @@ def test_variables_are_filled_in_every_section_but_those_with_secrets() -> None:
          ("", ("commit.interval=2s",), FILE)),
         ("", ("tables.shop.oders.mode=append",), FILE,
          ("the file has no table `shop.oders`", "--set tables.shop.oders.mode", "did you mean `shop.orders`?"),
+         ("", ("tables.shop.orders.mode=append",), FILE)),
+        ("", ("tables.plain.orders.mode=append",), _OF_TOPICS,
+         ("the file has no table `plain.orders`", "--set tables.plain.orders.mode",
+          "write the table under `tables` in the file: those of `topics` have the settings of `defaults`"),
          ("", ("tables.shop.orders.mode=append",), FILE)),
         ("", ("tables.shop.orders.partition_by.5=z",), FILE,
          ("`tables.shop.orders.partition_by` is a list of 2, and `5` is not the place of an item in it",

@@ -29,9 +29,18 @@ from frazil.ops.audit import record_command
 from frazil.ops.reports import count
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
-from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
+from frazil_migrate.adopt.adopt import (
+    Handover,
+    Origin,
+    Tool,
+    chosen,
+    commit,
+    handed_over,
+    missing_argument,
+    plan_adoptions,
+)
 from frazil_migrate.adopt.offsets import Services
-from frazil_migrate.adopt.release import plan_release
+from frazil_migrate.adopt.release import check_target, plan_release
 from frazil_migrate.adopt.release import release as release_table
 from frazil_migrate.adopt.rows import parse_columns
 
@@ -93,8 +102,10 @@ def adopt(  # noqa: PLR0913  (each is an option)
     when --apply would do something.
     """
     spec = read_spec(output, file)
+    origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
+    if (missing := missing_argument(origin)) is not None:
+        raise missing
     with _open(spec) as desk:
-        origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
         if apply:
             record_command(spec, "adopt", table=table, tool=tool.value if tool else None)
@@ -119,12 +130,11 @@ def release(
     Exit code: 0 when it is done; 1 when it is refused, or a service does not answer; 4 when --apply would do something.
     """
     spec = read_spec(output, file)
+    target = Origin(tool, group, checkpoint)
+    check_target(target)
     with _open(spec) as desk:
         (adopted,) = chosen(desk.discovery, table)
-        target, others = (
-            Origin(tool, group, checkpoint),
-            [t for t in desk.discovery.tables.values() if t is not adopted],
-        )
+        others = [t for t in desk.discovery.tables.values() if t is not adopted]
 
         def hand_over() -> Handover:
             if not apply:

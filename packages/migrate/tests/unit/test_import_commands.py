@@ -258,3 +258,29 @@ def test_where_the_configuration_comes_from_is_named_once(given: Callable[[str],
     assert error(capsys)["remedy"] == "name a file in UTF-8 that can be read"
     assert main(["import", "automq", file, "--topic", "orders"]) == 0
     assert list(yaml.safe_load(capsys.readouterr().out)["tables"]) == ["default.orders"]
+
+
+def test_a_missing_option_and_its_choices_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["adopt", "--output", "json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert message.startswith("Missing option '--from'. Choose from: kafka-connect, spark, automq, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("adopt --from spark", "give --checkpoint, or --offsets"),
+        ("adopt --from group", "give --group, or --offsets"),
+        ("adopt --from flink --columns a", "write --columns PARTITION,OFFSET or TOPIC,PARTITION,OFFSET"),
+        ("release s.a --to spark", "give --checkpoint with a folder that is empty"),
+        ("release s.a --to group", "give --group; Kafka Connect's is connect-CONNECTOR"),
+        ("release s.a --to flink", "release the table to a group; Flink starts from it with `scan.startup.mode`"),
+    ],
+)
+def test_a_missing_argument_is_asked_for_before_a_service(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, remedy: str
+) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text('pipeline: p\nkafka: {bootstrap.servers: "localhost:1"}\ntables: {s.a: {topic: a}}\n')
+    assert main([*words.split(), "--file", str(file), "--output", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["remedy"].startswith(remedy)

@@ -168,7 +168,8 @@ def _open(spec: PipelineSpec, table: str, needs_spark: bool) -> Iterator[tuple[I
 
 
 def _missing_table(spec: PipelineSpec, table: str) -> SpecError:
-    remedy = advice(table, [table_spec.name for table_spec in spec.tables])
+    names = [table_spec.name for table_spec in spec.tables]
+    remedy = advice(table, names) if names else "name a table that the catalog has"
     return SpecError(f"the catalog has no table `{table}`", remedy=remedy, where=table)
 
 

@@ -43,6 +43,8 @@ def test_each_refused_argument_is_accepted_once_its_remedy_is_done(
     assert "create it" in refusal("--to", "again")
     source.create("again", 1)
     assert "the catalog has no table `shop.orders`" in refusal("--to", "again")
+    (tmp_path / "frazil.yaml").write_text(_FILE.partition("tables:")[0])
+    assert "remedy: name a table that the catalog has\n" in refusal("--to", "again")
 
 
 @pytest.mark.parametrize(("table", "topic"), [("shop.clicks", "clicks"), ("routed.order", "events")])

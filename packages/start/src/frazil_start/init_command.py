@@ -37,11 +37,14 @@ _DEFAULT_BROKER = "localhost:9092"
 _OPTIONS = {"registry": "--registry", "catalog": "--warehouse"}
 """The options that fill sections of the file; `--kafka` where there is none."""
 _OPTION_OF_WORDS = {
+    "`kafka.bootstrap.servers`": "`--bootstrap-servers`",
+    "`bootstrap.servers: ": "`--bootstrap-servers ",
     "`registry.url`": "`--registry`",
+    "`catalog.warehouse`": "`--warehouse`",
     "`bootstrap.servers`": "`--bootstrap-servers`",
     "under `kafka`": "given with `--kafka`",
 }
-"""What remedies of services say of the pipeline file, which does not exist yet, and the option in its place."""
+"""What messages and remedies say of the pipeline file, which does not exist yet, and the option in its place."""
 
 Servers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="The brokers.", show_default=False)
@@ -139,12 +142,14 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         spec = _load(output, draft)
         source = open_topics(spec)
     except SpecError as error:  # Nobody has seen the draft.
-        others = [
-            SpecError(other.message, remedy=other.remedy, where=_option_of(draft, other.where))
-            for other in error.others
+        mistakes = [
+            SpecError(
+                _by_options(mistake.message), remedy=_by_options(mistake.remedy), where=_option_of(draft, mistake.where)
+            )
+            for mistake in (error, *error.others)
         ]
-        where = _option_of(draft, error.where)
-        raise SpecError(error.message, remedy=error.remedy, where=where, others=others) from None
+        first, others = mistakes[0], mistakes[1:]
+        raise SpecError(first.message, remedy=first.remedy, where=first.where, others=others) from None
     topics = source.topics(lambda _: True)
     readable = [name for name in sorted(topics) if not is_internal(name)]
     places = [(name, number) for name in readable for number in range(topics[name].partition_count)]
@@ -162,10 +167,10 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
         registry.close()
 
 
-def _by_options(remedy: str) -> str:
+def _by_options(text: str) -> str:
     for words, option in _OPTION_OF_WORDS.items():
-        remedy = remedy.replace(words, option)
-    return remedy
+        text = text.replace(words, option)
+    return text
 
 
 def _option_of(draft: str, where: str) -> str:

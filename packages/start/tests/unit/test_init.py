@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -63,7 +64,11 @@ def test_each_refusal_ends_once_its_remedy_is_done(
 @pytest.mark.parametrize(
     ("options", "where", "remedy"),
     [
-        (["--bootstrap-servers", "broker"], "--bootstrap-servers", "write the brokers"),
+        (
+            ["--bootstrap-servers", "broker"],
+            "--bootstrap-servers",
+            "write the brokers, such as `--bootstrap-servers broker-1:9092,",
+        ),
         (["--bootstrap-servers", "b:1", "--registry", "registry"], "--registry", "begin it with http:// or https://"),
         (["--bootstrap-servers", "b:1", "--warehouse", "s3x://lake"], "--warehouse", "use one of abfs, "),
         (["--bootstrap-servers", "b:1", "--kafka", "security.protocols=SSL"], "--kafka", "did you mean `security.prot"),
@@ -87,6 +92,7 @@ def test_a_wrong_option_is_named_and_not_the_draft_of_the_file(
     assert main(["init", *options]) == 2
     error = capsys.readouterr().err
     assert f"\nwhere: {where}\nremedy: {remedy}" in error
+    assert re.search(r"`(kafka\.bootstrap|registry\.|catalog\.)", error) is None
     assert list(tmp_path.iterdir()) == []
 
 

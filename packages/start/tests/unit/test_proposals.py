@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.scan import ROOT
 from frazil.kafka.port import ReadRecord
+from frazil.registry.port import RegisteredSchema
 from frazil.spec import load_spec
 from frazil_start.proposals import Proposal, clashing_tables, file_of, is_internal, propose
 from frazil_testing.memory_registry import MemoryRegistry
@@ -23,6 +25,26 @@ def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
     """Records of these keys and values: bytes as they are, others as JSON."""
     made = [[one if isinstance(one, bytes | None) else json.dumps(one).encode() for one in pair] for pair in pairs]
     return [ReadRecord("t", 0, offset, value, key=key) for offset, (key, value) in enumerate(made)]
+
+
+def test_the_page_shows_a_file_as_it_is_written() -> None:
+    page = (ROOT / "docs/start/first-file.md").read_text()
+    key, change = (
+        RegisteredSchema(number, "avro", json.dumps({"fields": [{"name": name, "type": "string"} for name in names]}))
+        for number, names in enumerate((["order_id"], CHANGE))
+    )
+    records = _records(*[(b"\0\0\0\0\0", b"\0\0\0\0\1")] * 20)
+    changes = propose("shop.public.orders", records, [key, change].__getitem__)
+    views = propose("page_views", _records(*[(None, {"id": 1})] * 40), None)
+    left_out = [propose("__consumer_offsets", (), None), propose("audit", (), None)]
+    head = {
+        "pipeline": "lake",
+        "kafka": {"bootstrap.servers": "broker:9092"},
+        "registry": {"url": "https://registry:8081"},
+        "catalog": {"warehouse": "/data/warehouse"},
+    }
+    assert f"```yaml\n{file_of(head, 'lake', [views, changes, *left_out])}```" in page
+    assert "frazil.yaml: 2 of 4 topics; next: frazil plan -f frazil.yaml" in page
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -179,11 +180,11 @@ class Player:
         node = record.section.get("timestamp")
         if node is None:
             return FIRST_MS + number * _STEP_MS
-        if not isinstance(node, Scalar):
-            raise WrongValue("`timestamp` is neither ISO 8601 nor milliseconds since 1970")
-        if node.kind == "integer":  # -1 is that of a record without one.
-            return int(node.text)
-        return round(moment_of(node.text).timestamp() * 1000)
+        if isinstance(node, Scalar):
+            with suppress(ValueError):
+                # -1 is that of a record without one.
+                return int(node.text) if node.kind == "integer" else round(moment_of(node.text).timestamp() * 1000)
+        raise WrongValue("`timestamp` is neither ISO 8601 nor milliseconds since 1970")
 
     def _value(self, record: CaseRecord, topic: str, spec: PipelineSpec, number: int, position: int) -> bytes | None:
         section, folder = record.section, self._file.path.parent
@@ -325,8 +326,8 @@ def played_spec(spec: PipelineSpec, topics: Iterable[str], folder: Path, where: 
     selectors = [*spec.new_topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for topic in topics:
         if not any(selector.matches(topic) for selector in selectors):
-            names = [selector.literal for selector in selectors if selector.literal]
-            raise SpecError(f"no table reads the topic `{topic}`", remedy=advice(topic, names), where=where)
+            remedy = advice(topic, [selector.text for selector in selectors])
+            raise SpecError(f"no table reads the topic `{topic}`", remedy=remedy, where=where)
     return spec.model_copy(
         update={
             "tables": tuple(map(begun, filter(reads, spec.tables))),

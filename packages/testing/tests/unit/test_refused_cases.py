@@ -6,7 +6,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.spec.syntax.document import LIMIT_BYTES
-from packages.testing.tests.unit.conftest import ORDERS, Play, is_well
+from packages.testing.tests.unit.conftest import HEAD, ORDERS, Play, is_well
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,10 @@ def test_a_file_that_is_not_a_file_of_cases(play: Play, wrong: str, right: str, 
         ("records: [{value: {id: 1}, topic: orderz}], rows: []", "records: [{value: {id: 1}, topic: orders}], rows: [{}]",
          "no table reads the topic `orderz`", "did you mean `orders`?"),
         ("records: [{value: {id: 1}, timestamp: x}], rows: []", "records: [{value: {id: 1}, timestamp: 5}], rows: [{}]",
-         "the record cannot be written: Invalid isoformat string: 'x'", "correct the record"),
+         "the record cannot be written: `timestamp` is neither ISO 8601 nor milliseconds since 1970", "correct the record"),
+        ("records: [{value: {id: 1}, timestamp: 12:30}], rows: []",
+         "records: [{value: {id: 1}, timestamp: '2026-01-31T12:30:00Z'}], rows: [{}]",
+         "the record cannot be written: `timestamp` is neither ISO 8601 nor milliseconds since 1970", "correct the record"),
         ("records: [{value: {id: 1}, partition: x}], rows: []", "records: [{value: {id: 1}, partition: 1}], rows: [{}]",
          "`partition` is not a number", "write a whole number from 0 on"),
         ("records: [{value: {id: 1}, schema: [a]}], rows: []", "records: [{value: {id: 1}}], rows: [{}]",
@@ -119,3 +122,11 @@ def test_answers_have_no_place_in_a_case_in_braces(play: Play) -> None:
         play("table: shop.orders\ncases:\n  a: {records: [{value: {id: 1}}]}\n", updates=True)
     assert caught.value.remedy == "write the case in lines of its own, `records:` and what it expects below each other"
     assert play("table: shop.orders\ncases:\n  a:\n    records: [{value: {id: 1}}]\n", updates=True)[0].is_updated
+
+
+def test_a_topic_that_no_pattern_of_the_file_selects(play: Play) -> None:
+    pipeline = f"{HEAD}namespace: shop\ntopics: [/^order/]\n"
+    cases = "topic: bills\ncases:\n  a: {records: [{value: {id: 1}}], rows: {shop.orders: [{}]}}\n"
+    (verdict,) = play(cases, pipeline)
+    assert (verdict.error, verdict.remedy) == ("no table reads the topic `bills`", "write one of: /^order/")
+    assert is_well(play(cases.replace("bills", "orders"), pipeline))

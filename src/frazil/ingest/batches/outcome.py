@@ -130,14 +130,17 @@ class SchemaChanged:
 
     #: The number of top-level columns.
     column_count: int
+    #: Whether the table's schema is another one than before: a change may be of the known fields of a query's records alone.
+    is_visible: bool = True
     #: The change that the records requested, where it left the table unchanged.
     no_op_change: NoOpChange | None = None
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.no_op_change = self.no_op_change
-        planned.table.counts.schema_changes["applied"] += self.no_op_change is None
-        log.info("schema_changed", table=planned.table.name, columns=self.column_count)
+        if self.is_visible:
+            planned.table.counts.schema_changes["applied"] += 1
+            log.info("schema_changed", table=planned.table.name, columns=self.column_count)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from frazil.ingest.tables.schema_changes import (
     unknown_column,
 )
 from frazil.ingest.tables.settings import declared_columns, layout_of, own_columns, row_columns
-from frazil.ingest.tables.state import NoOpChange, find_no_op_change
+from frazil.ingest.tables.state import find_no_op_change
 from frazil.ingest.tables.table import Planned, Table, set_key_columns
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
@@ -183,7 +183,9 @@ class SchemaUpdates:
                 no_op_change = find_no_op_change(
                     table.state, state, requested_fields, made_optional, table.schema.no_op_change
                 )
-                return self._changed(state, report, no_op_change)
+                is_visible = (table.state.uuid, table.state.shape) != (state.uuid, state.shape)
+                changed = SchemaChanged(len(state.schema.fields), is_visible, no_op_change)
+                return Replan(state, report, (changed, *change_findings_in(report)))
             add = adder(records.spec, requested_fields)
             declared = new_schema(
                 (column.name, column.type) for column in records.spec.shape.columns if not column.is_own
@@ -199,7 +201,7 @@ class SchemaUpdates:
                     return Replan(None, report, (NoColumns(),))  # Why no record could bring the column.
                 raise
             keyed = set_key_columns(self._catalog, created, report.schema.key_columns)
-            return self._changed(keyed, report, None)
+            return Replan(keyed, report, (SchemaChanged(len(keyed.schema.fields)), *change_findings_in(report)))
         except TypesDiffer as error:
             # Read with the first types, the record that contradicts them is a bad record with an offset.
             first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
@@ -245,10 +247,6 @@ class SchemaUpdates:
             requested_fields = agree_on_times(requested_fields)
         merged = dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True))
         return replace(report, schema=replace(report.schema, requested_fields=(merged,), missing=missing))
-
-    def _changed(self, state: TableState, report: TaskReport, no_op_change: NoOpChange | None) -> Outcome:
-        changed = SchemaChanged(len(state.schema.fields), no_op_change)
-        return Replan(state, report, (changed, *change_findings_in(report)))
 
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:

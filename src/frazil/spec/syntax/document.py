@@ -51,6 +51,7 @@ PIPELINE_REMEDIES: Mapping[Wrong, str] = {
     "not a mapping": "begin with a line such as `pipeline: shop`",
     "too deep": "a pipeline file needs no more than ten levels",
 }
+_OCTAL = re.compile(r"[-+]?0[0-9_]+", re.ASCII)
 _SEQUENCE_TAG = "tag:yaml.org,2002:seq"
 _MAPPING_TAG = "tag:yaml.org,2002:map"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -339,6 +340,9 @@ class _Conversion:
         if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE_TAG:
             return Items([self.convert(item, depth + 1) for item in node.value], line)
         if isinstance(node, yaml.ScalarNode) and node.tag in _KINDS:
+            if _KINDS[node.tag] == "integer" and _OCTAL.fullmatch(node.value):
+                message = "a number that begins with 0: some readers of YAML take it for octal, others for decimal"
+                raise self._error(line, message, "write it without the 0, or in quotes where it is text")
             return Scalar(self._text(node), _KINDS[node.tag], line)
         raise self._error(line, "a YAML tag (`!…`) that Frazil does not know", "remove the tag, or quote the text")
 

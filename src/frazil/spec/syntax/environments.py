@@ -166,7 +166,9 @@ def _set(section: Section, parts: list[str], value: Node, line: OptionLine, name
         key, left = ".".join(parts), []
     elif names == ("tables",):
         table = ".".join(parts[:-1]) or parts[0]
-        raise SpecError(f"the file has no table `{table}`", remedy=advice(table, known), where=line.option)
+        remedy = "write the table under `tables` in the file: those of `topics` have the settings of `defaults`"
+        message = f"the file has no table `{table}`"
+        raise SpecError(message, remedy=advice(table, known) if known else remedy, where=line.option)
     else:
         key, left = parts[0], parts[1:]
     if not left:

@@ -487,11 +487,23 @@ def parse_address(text: str) -> Address:
     Raises: SpecError for another text.
     """
     match = _HOST_AND_PORT.fullmatch(text)
-    if match is None or not 0 < int(match["port"]) < 65536:
+    # Such as the two ports of a container, `8787:80`.
+    is_half = match is not None and match["host"] and not _is_host(match["host"])
+    if match is None or is_half or not 0 < int(match["port"]) < 65536:
         raise SpecError(
             f"`{text}` is not an address to listen on", remedy="write host and port, such as `127.0.0.1:8787`"
         )
     return Address(match["v6"] or match["host"], int(match["port"]))
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text can be a host: an IPv4 address where there are only digits and dots."""
+    if re.search(r"[^0-9.]", text):
+        return True
+    try:
+        return ipaddress.ip_address(text).version == 4
+    except ValueError:
+        return False
 
 
 def _read_address(node: Node, _: Reading) -> Address:

@@ -330,8 +330,8 @@ def is_true(boolean: Scalar) -> bool:
 
 
 def whole_number(node: Node) -> int | None:
-    """The number of a scalar that is a whole, not negative one."""
-    if isinstance(node, Scalar) and node.kind == "integer" and re.fullmatch(r"[0-9]{1,19}", node.text, re.ASCII):
+    """The number of a scalar that is a whole, not negative one, in decimal digits."""
+    if isinstance(node, Scalar) and node.kind == "integer" and re.fullmatch(r"0|[1-9][0-9]{0,18}", node.text, re.ASCII):
         return int(node.text)
     return None
 

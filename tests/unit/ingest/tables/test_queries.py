@@ -11,7 +11,9 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType, UUIDType
+from structlog.testing import capture_logs
 
+from frazil.catalog.layout import Layout
 from frazil.ingest.tables.state import RunState
 from frazil.ops.lineage import lineage_of
 from frazil.plugins.functions import Function
@@ -32,6 +34,22 @@ def test_a_query_makes_the_rows_and_drops_are_counted_in_the_commit(scene: Any) 
     assert made.rows("n.a") == [{"id": 1, "email": "a@x"}, {"id": 3, "email": None}]
     assert made.progress().totals.ignored_records == {"where": 2}
     assert made.progress().offsets == {"a": {0: 4}}
+
+
+def test_fields_that_a_query_reads_are_no_change_of_a_table_that_has_its_columns(scene: Any) -> None:
+    made = scene(rename=((("id",), "order_id"),))
+    made.catalog.create("n.a", new_schema([("order_id", LongType())]), {}, 2, Layout(None, None))
+    made.feed("a", {"id": 1})
+    with capture_logs() as logs:
+        table = only(made.catch_up())
+    assert made.rows("n.a") == [{"order_id": 1}]
+    assert [entry for entry in logs if entry["event"] == "schema_changed"] == []
+    assert table.counts.schema_changes["applied"] == 0
+    made.feed("a", {"id": 2, "more": True})
+    with capture_logs() as logs:
+        table = only(made.catch_up())
+    assert [entry["columns"] for entry in logs if entry["event"] == "schema_changed"] == [2]
+    assert table.counts.schema_changes["applied"] == 1
 
 
 def test_a_failing_expression_makes_a_dead_letter_of_its_record_only(scene: Any) -> None:

@@ -20,7 +20,7 @@ from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import Problem, problem_document
-from frazil.ops.status import problem_of
+from frazil.ops.status import no_such_table, problem_of
 from frazil.types import Commit, Offsets, by_partition, by_topic
 from frazil_migrate.adopt import kafka_connect, rows, spark
 from frazil_migrate.adopt.offsets import Services, SourceOffsets, read_group, read_offsets
@@ -122,7 +122,7 @@ def chosen(discovery: Discovery, name: str | None) -> Iterable[Table]:
     """Returns the tables of the pipeline by name, or the one of this name; raises SpecError where it has none."""
     tables = discovery.tables
     if name is not None and name not in tables:
-        raise SpecError(f"the pipeline has no table `{name}`", remedy="see the tables in the pipeline file")
+        raise no_such_table(name, tables)
     return [tables[name]] if name is not None else [tables[table_name] for table_name in sorted(tables)]
 
 
@@ -204,6 +204,17 @@ def _plan(
     )
 
 
+def missing_argument(origin: Origin) -> SpecError | None:
+    """Returns the error of an origin that does not name what the offsets of its tool are found by; None for another."""
+    if origin.offsets is not None or origin.columns is not None:
+        return None
+    if origin.tool is Tool.SPARK and origin.checkpoint is None:
+        return SpecError("the checkpoint of the query is not named", remedy="give --checkpoint, or --offsets")
+    if origin.tool is Tool.GROUP and origin.group is None:
+        return SpecError("the group is not named", remedy="give --group, or --offsets")
+    return None
+
+
 def _find(services: Services, state: TableState, table: Table, origin: Origin) -> SourceOffsets:
     if origin.offsets is not None:
         return read_offsets(origin.offsets, table.partitions())
@@ -217,10 +228,8 @@ def _find(services: Services, state: TableState, table: Table, origin: Origin) -
             return spark.find_progress(services, table.name, origin.checkpoint)
         case Tool.GROUP if origin.group is not None:
             return read_group(services, origin.group, table.partitions())
-        case Tool.SPARK:
-            raise SpecError("the checkpoint of the query is not named", remedy="give --checkpoint, or --offsets")
-        case Tool.GROUP:
-            raise SpecError("the group is not named", remedy="give --group, or --offsets")
+    if (missing := missing_argument(origin)) is not None:
+        raise missing
     raise TableStopped(_WHERE_OFFSETS_ARE[origin.tool], _REMEDIES[origin.tool], table.name)
 
 

@@ -30,6 +30,7 @@ from frazil_migrate.adopt.spark import write_checkpoint
 
 _TRIES = 20
 _ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
+_GROUP_REMEDY = "give --group; Kafka Connect's is connect-CONNECTOR"
 
 
 def plan_release(
@@ -119,25 +120,33 @@ def _refuse_other_offsets(services: Services, offsets: Offsets, others: Iterable
 
 def _target(services: Services, table: str, target: Origin) -> tuple[str, Mapping[str, str]]:
     """Returns where the offsets go, and entries for the summary of the commit. Raises TableStopped where they cannot."""
-    match target.tool:
-        case Tool.KAFKA_CONNECT | Tool.GROUP:
-            group, entries = target.group, {}
-            if target.tool is Tool.KAFKA_CONNECT:
-                sink = find_sink(services, table, group)
-                if sink is not None:
-                    # Events from before the release are none of the table's, whatever became of them.
-                    entries = {sink.key: as_json({str(p): end for p, end in control_ends(services, sink).items()})}
-                group = group or (sink.group if sink is not None else None)
-            if group is None:
-                raise SpecError("the group is not named", remedy="give --group; Kafka Connect's is connect-CONNECTOR")
-            refuse_members(services.group(group))
-            return f"group {group}", entries
-        case Tool.SPARK:
-            return f"checkpoint {_new_folder(target.checkpoint)}", {}
-    raise SpecError(
-        f"{target.tool.value} cannot be given offsets",
-        remedy="release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
-    )
+    check_target(target)
+    if target.tool is Tool.SPARK:
+        return f"checkpoint {_new_folder(target.checkpoint)}", {}
+    group, entries = target.group, {}
+    if target.tool is Tool.KAFKA_CONNECT:
+        sink = find_sink(services, table, group)
+        if sink is not None:
+            # Events from before the release are none of the table's, whatever became of them.
+            entries = {sink.key: as_json({str(p): end for p, end in control_ends(services, sink).items()})}
+        group = group or (sink.group if sink is not None else None)
+    if group is None:
+        raise SpecError("the group is not named", remedy=_GROUP_REMEDY)
+    refuse_members(services.group(group))
+    return f"group {group}", entries
+
+
+def check_target(target: Origin) -> None:
+    """Raises SpecError for a tool that cannot be given offsets, and for one without what they are written to."""
+    if target.tool is Tool.SPARK and target.checkpoint is None:
+        _new_folder(None)
+    if target.tool is Tool.GROUP and target.group is None:
+        raise SpecError("the group is not named", remedy=_GROUP_REMEDY)
+    if target.tool not in (Tool.KAFKA_CONNECT, Tool.GROUP, Tool.SPARK):
+        raise SpecError(
+            f"{target.tool.value} cannot be given offsets",
+            remedy="release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
+        )
 
 
 def _new_folder(checkpoint: Path | None) -> Path:

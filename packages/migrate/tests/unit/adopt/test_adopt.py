@@ -223,7 +223,7 @@ def test_what_is_not_named_is_asked_for(tmp_path: Path) -> None:
     assert scene.plan(Tool.KAFKA_CONNECT, group=SINK).action == "adopt"
     with pytest.raises(SpecError, match=r"no table `n\.b`") as unknown:
         scene.plan(Tool.GROUP, "n.b")
-    assert unknown.value.remedy == "see the tables in the pipeline file"
+    assert unknown.value.remedy == "did you mean `n.a`?"
     assert scene.plan(Tool.KAFKA_CONNECT, None, group=SINK).action == "adopt"
 
 

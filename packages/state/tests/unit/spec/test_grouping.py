@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from frazil.spec import json_schema
 from frazil.spec.grouped_tables import describe_grouping
 from frazil.spec.grouping import Grouping, grouping_of
-from tests.unit.spec.pipeline_file import Load, setting, with_table
+from tests.unit.spec.pipeline_file import Load, Refuse, setting, with_table
 
 
 def _grouping(query: str) -> Grouping:
@@ -130,3 +130,11 @@ def test_the_plan_names_keys_functions_windows_and_late_records(load: Load) -> N
         "each record is in one window(ts, '1 minute'): m is its start",
         "records more than 7d behind the greatest time of their partition are dropped and counted as late",
     ]
+
+
+def test_a_mode_that_contradicts_the_groups_is_the_only_problem(refuse: Refuse, load: Load) -> None:
+    error = refuse(with_table(f'mode: append, select: "{_BY_MINUTE}"'))
+    assert (error.message, error.others) == ("the query's GROUP BY decides `mode`, and the table has another", ())
+    assert load(with_table(f'select: "{_BY_MINUTE}"')).tables
+    error = refuse(with_table(f'mode: append, key_columns: [a], select: "{_BY_MINUTE}"'))
+    assert len(error.others) == 2
