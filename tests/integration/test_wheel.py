@@ -29,20 +29,20 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import class_archive, sharing_options
 from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
+from tests.fixtures.image import copy_build_folder, wheel_command
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.processes import plain_environment
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels of the core and of each package beside it."""
-    folder = tmp_path_factory.mktemp("wheels")
-    offline = ("--no-deps", "--no-index", "--no-build-isolation")
-    projects = [str(project.parent) for project in (ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml"))]
-    run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *projects, directory=ROOT
-    )
-    return folder
+    """The wheels of the core and of each package beside it, built as the image builds them: by the Dockerfile's command, in
+    a folder with the files that its builder is sent.
+    """
+    folder = tmp_path_factory.mktemp("build")
+    copy_build_folder(folder)
+    run("sh", "-c", wheel_command(folder, f"{sys.executable} -m pip"), directory=folder, PIP_QUIET="1")
+    return folder / "dist"
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,11 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert Path(where.strip()).is_relative_to(installed.parent)
     assert run(str(installed / "frazil"), "--version", directory=tmp_path).strip() == frazil.__version__
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
+
+
+def test_the_image_has_a_wheel_of_the_core_and_of_every_package(wheels: Path) -> None:
+    names = {wheel.name.partition("-")[0] for wheel in wheels.glob("*.whl")}
+    assert names == {"frazil", *(extra.module for extra in EXTRAS)}
 
 
 @pytest.mark.slow  # The demo itself is in packages/demo/tests, the commands of the wheel are above.
