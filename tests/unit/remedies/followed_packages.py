@@ -210,8 +210,11 @@ PACKAGED: Mapping[str, str] = {
     "correct `publish.audits.…`: a query that fails keeps the table from its readers": (
         "unit/cli/test_check_offline.py::test_an_audit_is_parsed_until_it_is_corrected"
     ),
-    "take it out of `readers`, or let the pipeline fill another table with `format_version: 2`": (
+    "take it out of `readers`, or let the pipeline fill another table with `format_version: …`": (
         "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
+    ),
+    "take it out of `readers`, or publish the table with `delete_mode: copy_on_write`": (
+        "unit/ops/test_check_and_plan.py::test_a_format_version_that_a_reader_cannot_read_has_the_remedy_that_helps"
     ),
     "name another branch, or remove the tag": (
         "packages/publish/tests/contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
