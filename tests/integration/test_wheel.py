@@ -59,11 +59,11 @@ def core(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def typed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel of the core and nothing that it requires: the types of the API are its
-    own, and a checker reads nothing else.
+    """The Python of an environment with all wheels and nothing that they require: the types of the API are their own, and a
+    checker reads nothing else.
     """
     folder = tmp_path_factory.mktemp("typed")
-    _install_wheels(folder, [*wheels.glob("frazil-*.whl")])
+    _install_wheels(folder, [*wheels.glob("*.whl")])
     return folder / "venv/bin/python"
 
 
@@ -196,7 +196,11 @@ def test_programs_that_use_the_installed_package_are_checked_by_its_types(typed:
         "assert_type(shop.run(until_caught_up=True).is_ok, bool)\n"
         "assert_type(shop.status().tables[0].lag.lag_records, int | None)\n"
         "assert_type(shop.plan().tables, tuple[frazil.PlannedTable, ...])\n"
+        "from frazil_testing.twins import FakeClock\n"
+        "assert_type(FakeClock().now_ms(), int)\n"
     )
+    with program.open("a") as opened:
+        opened.writelines(f"import {extra.module}\n" for extra in EXTRAS)  # Refused where a package has no types.
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(typed)]
     checked = run(*mypy, "--follow-imports", "silent", str(program), directory=tmp_path)
     assert checked.startswith("Success")
