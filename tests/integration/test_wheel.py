@@ -305,7 +305,7 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
     assert without_extras(name.split(".")) == (
         2,
         f"error: the command `{name.replace('.', ' ')}` is in the package frazil-{extra}, which is not installed\n"
-        f"remedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"remedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 
@@ -318,7 +318,8 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     assert without_extras(["status"], file) == (
         2,
         f"error: what `{key}` configures is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:{len(file.splitlines())}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:{len(file.splitlines())}\n"
+        f"remedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 
@@ -329,7 +330,7 @@ def test_an_envelope_a_format_a_stage_or_a_kind_of_an_extra_that_is_not_installe
     assert without_extras(["status"], file_with_table(settings)) == (
         2,
         f"error: {what} is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:4\nremedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 

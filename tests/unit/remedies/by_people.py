@@ -23,9 +23,11 @@ BY_PEOPLE: Mapping[str, str] = {
     "name a field that records have, or declare it under `columns` where `field` names another one": _FILE,
     "restore the pack from a copy of the store; `frazil blobs verify` lists every damaged object": _SERVICE,
     "wait until a batch is committed": _WAIT,
-    "install it with `pip install 'frazil-blobs[lance]'`": _INSTALL,
-    "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`": _INSTALL,
-    "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`": _INSTALL,
+    "install `frazil-blobs[lance]` with pip from where Frazil was installed": _INSTALL,
+    "install `frazil-blobs[media]` with pip from where Frazil was installed, or take"
+    " `extract` and `thumbnails` out of `blobs`": _INSTALL,
+    "install `frazil-blobs[models]` with pip from where Frazil was installed, or take `model` out of"
+    " `blobs.embeddings`": _INSTALL,
     "add --foreign FILE, or leave --group out": _ARGUMENT,
     "write one with `frazil verify … --independent --report FILE`": _ARGUMENT,
     "write its rows by another way, such as `frazil reset`": _HISTORY,
@@ -99,8 +101,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "install gssapi here and where tasks run, or name another mechanism in sasl.mechanism": _INSTALL,
     "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2, and gssapi here"
     " and where tasks run": _INSTALL,
-    "pip install 'frazil[avro-files]', here and where tasks run": _INSTALL,
-    "pip install 'frazil[msk]', here and where tasks run": _INSTALL,
+    "install `frazil[avro-files]` with pip from where Frazil was installed, here and where tasks run": _INSTALL,
+    "install `frazil[msk]` with pip from where Frazil was installed, here and where tasks run": _INSTALL,
     "put it in a profile of the AWS configuration, and name that in awsProfileName": _FILE,
     "set AWS_REGION in the environment of this process": _INSTALL,
     "write … under `kafka`": _FILE,

@@ -415,7 +415,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Packages.
     "correct or reinstall the package …": f"{_PACKAGES}an_object_of_another_class_is_refused_until_it_is_corrected",
-    "install it with `pip install 'frazil[…]'`": (
+    "install `frazil[…]` with pip from where Frazil was installed": (
         "integration/test_wheel.py::test_a_command_of_an_extra_that_is_not_installed_names_what_to_install"
     ),
     "install the package that has it": (

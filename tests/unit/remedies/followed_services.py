@@ -16,7 +16,7 @@ _INIT = "packages/start/tests/unit/test_init.py::test_each_refusal_ends_once_its
 _OUTAGES = "packages/cluster/tests/acceptance/test_spark_outages.py::test_"
 _MASTERS = "packages/cluster/tests/integration/test_spark_master.py::test_"
 SERVICES: Mapping[str, str] = {
-    "install them with `pip install 'frazil[…]'`, or remove the address": (
+    "install `frazil[…]` with pip from where Frazil was installed, or remove the address": (
         "packages/telemetry/tests/unit/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
     ),
     "check that the service runs at its address; the pipeline is not affected": (
