@@ -27,7 +27,7 @@ from frazil.kafka.reader import KafkaReader
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.audit import record_command
 from frazil.ops.reports import count
-from frazil.printable import plural
+from frazil.printable import counted, plural
 from frazil.spec import PipelineSpec
 from frazil_migrate.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
 from frazil_migrate.adopt.offsets import Services
@@ -95,10 +95,14 @@ def adopt(  # noqa: PLR0913  (each is an option)
     spec = read_spec(output, file)
     with _open(spec) as desk:
         origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
-        planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
+        planned = plan_adoptions(
+            desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse, output.doing
+        )
         if apply:
             record_command(spec, "adopt", table=table, tool=tool.value if tool else None)
-            planned = [commit(desk.services, handover) for handover in planned]
+            for number, handover in enumerate(planned):
+                output.doing(counted(f"adopting {handover.name}", number + 1, len(planned)))
+                planned[number] = commit(desk.services, handover)
     return _report(output, spec, planned, apply)
 
 
