@@ -50,6 +50,16 @@ def test_a_file_of_sql_stops_at_its_first_error() -> None:
     assert [call for call in calls if "--set ON_ERROR_STOP=1" not in call] == []
 
 
+def test_a_page_that_opens_a_catalog_in_sql_names_the_extra_of_pyiceberg() -> None:
+    pages = [
+        page for page in ROOT.glob("docs/**/*.md") if re.search(r'load_catalog\([^)]*type="sql"', page.read_text())
+    ]
+    assert (len(pages) > 2, [page.name for page in pages if "pyiceberg[sql-sqlite" not in page.read_text()]) == (
+        True,
+        [],
+    )
+
+
 def test_frazil_is_installed_from_the_folder_of_wheels_as_no_index_has_it() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")]
     lines = [
