@@ -31,8 +31,9 @@ the problem, its place and the remedy; a stack trace is printed only with `--deb
 --show-completion` prints the script for that. `frazil --version` prints the version, with `--output json` as
 `{"version": "…"}`.
 
-On a terminal, a command that takes longer than two seconds shows on standard error what it is doing. `NO_COLOR=1` switches
-colours off, `FORCE_COLOR=1` switches them on where standard output is not a terminal
+On a terminal, a command that takes longer than two seconds shows on standard error what it is doing and for
+how long, and how much of it is done where the total is known. `NO_COLOR=1` switches colours off, `FORCE_COLOR=1` switches
+them on where standard output is not a terminal
 ([no-color.org](https://no-color.org))."""
 SHARED_OPTIONS = """\
 `COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`. The

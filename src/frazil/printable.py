@@ -18,3 +18,13 @@ def plain(text: str, kept: str = "\n\t") -> str:
 def plural(number: int, noun: str) -> str:
     """Returns a number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def counted(doing: str, number: int, total: int) -> str:
+    """Returns what is being done to a table, and which of how many it is, from 1 on: `loading a.b, 3 of 12 tables`."""
+    return doing if total == 1 else f"{doing}, {number:,} of {total:,} tables"
+
+
+def percent(done: float, total: float) -> str:
+    """Returns a share in whole percent, which is `100 %` only at its end: `41 %`."""
+    return f"{int(done * 100 / total) if total else 100} %"

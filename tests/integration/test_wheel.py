@@ -29,20 +29,20 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import class_archive, sharing_options
 from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
+from tests.fixtures.image import copy_build_folder, wheel_command
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.processes import plain_environment
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels of the core and of each package beside it."""
-    folder = tmp_path_factory.mktemp("wheels")
-    offline = ("--no-deps", "--no-index", "--no-build-isolation")
-    projects = [str(project.parent) for project in (ROOT / "pyproject.toml", *ROOT.glob("packages/*/pyproject.toml"))]
-    run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *projects, directory=ROOT
-    )
-    return folder
+    """The wheels of the core and of each package beside it, built as the image builds them: by the Dockerfile's command, in
+    a folder with the files that its builder is sent.
+    """
+    folder = tmp_path_factory.mktemp("build")
+    copy_build_folder(folder)
+    run("sh", "-c", wheel_command(folder, f"{sys.executable} -m pip"), directory=folder, PIP_QUIET="1")
+    return folder / "dist"
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,11 @@ def core(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def typed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel of the core and nothing that it requires: the types of the API are its
-    own, and a checker reads nothing else.
+    """The Python of an environment with all wheels and nothing that they require: the types of the API are their own, and a
+    checker reads nothing else.
     """
     folder = tmp_path_factory.mktemp("typed")
-    _install_wheels(folder, [*wheels.glob("frazil-*.whl")])
+    _install_wheels(folder, [*wheels.glob("*.whl")])
     return folder / "venv/bin/python"
 
 
@@ -121,6 +121,11 @@ def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: P
     assert Path(where.strip()).is_relative_to(installed.parent)
     assert run(str(installed / "frazil"), "--version", directory=tmp_path).strip() == frazil.__version__
     assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
+
+
+def test_the_image_has_a_wheel_of_the_core_and_of_every_package(wheels: Path) -> None:
+    names = {wheel.name.partition("-")[0] for wheel in wheels.glob("*.whl")}
+    assert names == {"frazil", *(extra.module for extra in EXTRAS)}
 
 
 @pytest.mark.slow  # The demo itself is in packages/demo/tests, the commands of the wheel are above.
@@ -191,7 +196,11 @@ def test_programs_that_use_the_installed_package_are_checked_by_its_types(typed:
         "assert_type(shop.run(until_caught_up=True).is_ok, bool)\n"
         "assert_type(shop.status().tables[0].lag.lag_records, int | None)\n"
         "assert_type(shop.plan().tables, tuple[frazil.PlannedTable, ...])\n"
+        "from frazil_testing.twins import FakeClock\n"
+        "assert_type(FakeClock().now_ms(), int)\n"
     )
+    with program.open("a") as opened:
+        opened.writelines(f"import {extra.module}\n" for extra in EXTRAS)  # Refused where a package has no types.
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(typed)]
     checked = run(*mypy, "--follow-imports", "silent", str(program), directory=tmp_path)
     assert checked.startswith("Success")
@@ -296,7 +305,7 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
     assert without_extras(name.split(".")) == (
         2,
         f"error: the command `{name.replace('.', ' ')}` is in the package frazil-{extra}, which is not installed\n"
-        f"remedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"remedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 
@@ -309,7 +318,8 @@ def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     assert without_extras(["status"], file) == (
         2,
         f"error: what `{key}` configures is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:{len(file.splitlines())}\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:{len(file.splitlines())}\n"
+        f"remedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 
@@ -320,7 +330,7 @@ def test_an_envelope_a_format_a_stage_or_a_kind_of_an_extra_that_is_not_installe
     assert without_extras(["status"], file_with_table(settings)) == (
         2,
         f"error: {what} is in the package frazil-{extra}, which is not installed\n"
-        f"where: frazil.yaml:4\nremedy: install it with `pip install 'frazil[{extra}]'`\n",
+        f"where: frazil.yaml:4\nremedy: install `frazil[{extra}]` with pip from where Frazil was installed\n",
     )
 
 

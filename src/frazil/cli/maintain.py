@@ -75,7 +75,8 @@ def command(
     elif dry_run:
         with light_jvm(spec) as light:
             table_maintenance = IcebergMaintenance(open_catalog_for_reading(light, spec))
-            rounds = list(plan_rounds(MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock()), chosen))
+            runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
+            rounds = list(plan_rounds(runner, chosen, output.doing))
     else:
         record_command(spec, "maintain", table=table)
         with running_jvm(spec) as jvm, named_jvm_death():
@@ -83,7 +84,7 @@ def command(
             load_upsert_tables(tables, catalog)
             table_maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
             runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
-            rounds = list(run_rounds(runner, chosen_tables(tables, table)))
+            rounds = list(run_rounds(runner, chosen_tables(tables, table), output.doing))
     lines = [line for table_round in rounds for line in _lines(table_round, dry_run)]
     nothing = f"{table} does not exist yet" if table else "no tables yet"
     output.result(document_of_rounds(rounds, dry_run), Group(*lines) if rounds else Text(nothing))

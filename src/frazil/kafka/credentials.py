@@ -145,7 +145,7 @@ def require_signer() -> None:
     if find_spec(_SIGNER) is None:
         raise SpecError(
             "a login at Amazon MSK by IAM needs the package aws-msk-iam-sasl-signer-python, which is not installed",
-            remedy="pip install 'frazil[msk]', here and where tasks run",
+            remedy="install `frazil[msk]` with pip from where Frazil was installed, here and where tasks run",
             where="sasl.mechanism",
         )
 

@@ -41,6 +41,7 @@ from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.secrets import SHORTEST_CHARACTERS, is_secret_key
 from frazil.spec import PipelineSpec
 from frazil.spec.changes import refusing_engine
+from frazil.spec.publishing import NEWEST_FORMAT, OLDER_FORMAT
 from frazil.stages.table import table_stages
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
@@ -294,12 +295,15 @@ def _load(table: Table, catalog: Catalog) -> None:
 
 def _refuse_unreadable(table: Table) -> None:
     """Raises SpecError for an existing table that an engine of `readers` cannot read."""
-    version = 0 if table.state is None else table.state.format_version
+    if table.state is None:
+        return
+    version = table.state.format_version
     reader = refusing_engine(table.spec, version)
     if reader is not None:
+        other = OLDER_FORMAT if version == NEWEST_FORMAT else NEWEST_FORMAT
         raise SpecError(
-            f"{reader.label} cannot read the table: it has format version {version}, which cannot be lowered",
-            remedy="take it out of `readers`, or let the pipeline fill another table with `format_version: 2`",
+            f"{reader.label} is not known to read the table: it has format version {version}",
+            remedy=f"take it out of `readers`, or let the pipeline fill another table with `format_version: {other}`",
             where=table.name,
         )
 

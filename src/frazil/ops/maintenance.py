@@ -6,7 +6,7 @@ of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +22,7 @@ from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.pipeline_status import MaintenanceReport
+from frazil.printable import counted
 from frazil.spec.syntax.problems import nearest
 from frazil.stages.table import table_stages
 
@@ -202,9 +203,12 @@ def chosen_tables(known: Sequence[Table], table: str | None) -> list[MaintainedT
     return mine
 
 
-def plan_rounds(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) -> Iterator[TableRound]:
-    """Yields what is due for each table that exists."""
-    for maintained in chosen:
+def plan_rounds(
+    runner: MaintenanceRunner, chosen: Sequence[MaintainedTable], note: Callable[[str], None] = lambda _: None
+) -> Iterator[TableRound]:
+    """Yields what is due for each table that exists. note: receives what is being done."""
+    for number, maintained in enumerate(chosen, 1):
+        note(counted(f"looking at {maintained.name}", number, len(chosen)))
         try:
             plan = runner.plan(maintained, "thorough")
         except FrazilError as error:
@@ -215,9 +219,12 @@ def plan_rounds(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) ->
             yield TableRound(maintained.name, plan if is_on else replace(plan, waiting=(_OFF,)))
 
 
-def run_rounds(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) -> Iterator[TableRound]:
-    """Runs what is due for each table that exists; yields each round at its end."""
-    for maintained in chosen:
+def run_rounds(
+    runner: MaintenanceRunner, chosen: Sequence[MaintainedTable], note: Callable[[str], None] = lambda _: None
+) -> Iterator[TableRound]:
+    """Runs what is due for each table that exists; yields each round at its end. note: receives what is being done."""
+    for number, maintained in enumerate(chosen, 1):
+        note(counted(f"maintaining {maintained.name}", number, len(chosen)))
         for planned in plan_rounds(runner, [maintained]):
             outcomes = tuple(runner.run(planned.plan, maintained.maintenance)) if planned.plan is not None else ()
             if any(not outcome.failure for outcome in outcomes):

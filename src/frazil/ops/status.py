@@ -38,6 +38,7 @@ from frazil.ops.pipeline_status import (
 )
 from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
+from frazil.printable import counted
 from frazil.schema.conflicts import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
@@ -307,7 +308,7 @@ def _load_all(
     """
     failures = 0
     for number, held in enumerate(facts_by_name.values(), 1):
-        note(f"loading {held.table.name}, {number} of {len(facts_by_name)} tables")
+        note(counted(f"loading {held.table.name}", number, len(facts_by_name)))
         if failures >= _GIVE_UP_AFTER:
             held.problem = Problem("the catalog does not answer", "see the tables above", held.table.name)
             continue

@@ -20,7 +20,7 @@ def _module_of(name: str) -> str:
 class Extra:
     """One package: the distribution `frazil-NAME` with the import package `frazil_NAME`."""
 
-    #: As in `pip install 'frazil[NAME]'`.
+    #: As in `frazil[NAME]`.
     name: str
     #: The names that it adds, by group of entry points.
     added: Mapping[str, tuple[str, ...]]
@@ -118,7 +118,7 @@ def installed_extras() -> list[Extra]:
 
 def not_installed(name: str, what: str) -> SpecError:
     """Returns the error where an extra is needed that is not installed. what: what needs it, in words."""
-    remedy = f"install it with `pip install 'frazil[{name}]'`"
+    remedy = f"install `frazil[{name}]` with pip from where Frazil was installed"
     return SpecError(f"{what} is in the package frazil-{name}, which is not installed", remedy=remedy)
 
 

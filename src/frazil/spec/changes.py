@@ -8,7 +8,7 @@ from typing import Any, cast
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
-from frazil.spec.publishing import Reader, refusing_reader
+from frazil.spec.publishing import NEWEST_FORMAT, OLDER_FORMAT, Reader, refusing_reader
 from frazil.spec.settings import HISTORY, METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
 from frazil.spec.syntax.problems import LABEL, Mistake, try_check
 
@@ -50,8 +50,13 @@ def check_readers(table: TableSpec) -> Iterator[Mistake]:
     version = table.layout.format_version
     reader = refusing_engine(table, version)
     if reader is not None:
-        message = f"{reader.label} does not read what Frazil writes with `format_version: {version}`"
-        yield Mistake("format_version", message, "write `format_version: 2`, or take it out of `readers`")
+        named = f"{reader.label} {reader.version}".rstrip()
+        message = f"{named} is not known to read what Frazil writes with `format_version: {version}`"
+        other = OLDER_FORMAT if version == NEWEST_FORMAT else NEWEST_FORMAT
+        remedy = f"write `format_version: {other}`, or take it out of `readers`"
+        if refusing_engine(table, other) is not None:
+            remedy = "take it out of `readers`, or publish the table with `delete_mode: copy_on_write`"
+        yield Mistake("format_version", message, remedy)
 
 
 def check_changes(table: TableSpec) -> Iterator[Mistake]:

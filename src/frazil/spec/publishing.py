@@ -59,10 +59,14 @@ def view_of(table: str) -> str:
 
 
 class Reader(NamedTuple):
-    """An engine that reads tables (docs/engines/README.md)."""
+    """An engine that reads tables (docs/engines/README.md). False where no document of its maker contains that it does."""
 
     #: Its name in sentences.
     label: str
+    #: The first version of which this is known; empty for a service without versions.
+    version: str = ""
+    #: Whether it reads position deletes, which an upsert table of format version 2 has.
+    reads_position_deletes: bool = True
     #: Whether it reads tables of format version 3.
     reads_format_3: bool = True
     #: Whether it reads deletion vectors, which an upsert table of format version 3 has.
@@ -70,26 +74,28 @@ class Reader(NamedTuple):
 
     def reads(self, format_version: int, has_deletes: bool) -> bool:
         """Returns whether it reads tables that Frazil writes in this format version."""
-        return format_version < _NEWEST_FORMAT or (self.reads_format_3 and (self.reads_vectors or not has_deletes))
+        if format_version < NEWEST_FORMAT:
+            return self.reads_position_deletes or not has_deletes
+        return self.reads_format_3 and (self.reads_vectors or not has_deletes)
 
 
-_NEWEST_FORMAT = 3
+OLDER_FORMAT, NEWEST_FORMAT = 2, 3
 READERS: Mapping[str, Reader] = {
     "athena": Reader("Amazon Athena", reads_format_3=False, reads_vectors=False),
     "bigquery": Reader("BigQuery"),
-    "clickhouse": Reader("ClickHouse", reads_vectors=False),
-    "databricks": Reader("Databricks"),
-    "duckdb": Reader("DuckDB"),
-    "flink": Reader("Flink"),
-    "polars": Reader("Polars"),
-    "pyiceberg": Reader("PyIceberg"),
+    "clickhouse": Reader("ClickHouse", reads_format_3=False, reads_vectors=False),
+    "databricks": Reader("Databricks Runtime", "18", reads_position_deletes=False),
+    "duckdb": Reader("DuckDB", "1.5.5"),
+    "flink": Reader("Flink", "Iceberg 1.11", reads_vectors=False),
+    "polars": Reader("Polars", "2.1"),
+    "pyiceberg": Reader("PyIceberg", "0.12"),
     "redshift": Reader("Amazon Redshift"),
     "snowflake": Reader("Snowflake"),
-    "spark": Reader("Spark"),
-    "starrocks": Reader("StarRocks", reads_vectors=False),
-    "trino": Reader("Trino"),
+    "spark": Reader("Spark", "4.1"),
+    "starrocks": Reader("StarRocks", "3.1", reads_vectors=False),
+    "trino": Reader("Trino", "480"),
 }
-"""The engines of `readers`. None of them lacks position deletes, so the format version decides what all can read."""
+"""The engines of `readers`."""
 
 
 def refusing_reader(names: Iterable[str], format_version: int, has_deletes: bool) -> Reader | None:

@@ -122,7 +122,7 @@ def _library() -> Any:
     except ModuleNotFoundError:
         raise SpecError(
             "files of a table that another writer wrote in Avro need the package fastavro, which is not installed",
-            remedy="pip install 'frazil[avro-files]', here and where tasks run",
+            remedy="install `frazil[avro-files]` with pip from where Frazil was installed, here and where tasks run",
         ) from None
 
 

@@ -53,7 +53,7 @@ def test_help_names_the_extra_of_a_command_that_is_not_installed(
     monkeypatch.setattr(registration, "_installed", lambda _: ())
     monkeypatch.setattr(REGISTERED, "_loaded", {})
     assert main(["--help"]) == 0
-    assert "pip install 'frazil[demo]'" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "install `frazil[demo]` with pip" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_a_package_cannot_replace_a_command(package: Install, capsys: Captured) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
+import pytest
+
+from docs.generate import typer_command
 from docs.scan import ROOT
-
-FILE = ROOT / "deploy/docker/Dockerfile"
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Each instruction with its words, on one line."""
-    lines = [line for line in FILE.read_text().splitlines() if not line.startswith("#")]
-    joined = "\n".join(lines).replace("\\\n", " ")
-    return [(line.split()[0], " ".join(line.split()[1:])) for line in joined.splitlines() if line.strip()]
+from frazil.cli.commands import every_command
+from tests.fixtures.image import DOCKERFILE, copies, instructions, is_sent
 
 
 def last(name: str) -> str:
@@ -37,15 +36,58 @@ def test_nothing_comes_into_the_image_without_a_version_or_a_hash() -> None:
 
 
 def test_every_file_that_is_copied_exists_and_is_sent_to_the_builder() -> None:
-    sent = {line[1:] for line in FILE.with_name("Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
-    copied = {
-        source
-        for name, words in instructions()
-        if name == "COPY" and not words.startswith("--from")
-        for source in words.split()[:-1]
-    }
+    ignored = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text().splitlines()
+    sent = {line[1:] for line in ignored if line[0] == "!"}
+    copied = {source for sources, _ in copies() for source in sources}
     assert copied == sent
     assert [source for source in copied if not (ROOT / source).exists()] == []
+
+
+PROJECTS = [ROOT, *sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))]
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_every_file_that_a_project_names_is_in_the_folder_of_the_build(project: Path) -> None:
+    copied = {PurePosixPath(source) for sources, _ in copies() for source in sources}
+    for name in named_files(project):
+        path = PurePosixPath((project / name).relative_to(ROOT))
+        assert (ROOT / path).exists(), path
+        assert is_sent(path), path
+        assert copied & {path, *path.parents}, path
+
+
+def named_files(project: Path) -> Iterator[str]:
+    """Yields the files and folders that the pyproject.toml of a project names."""
+    settings = tomllib.loads((project / "pyproject.toml").read_text())
+    yield settings["project"]["readme"]
+    yield from settings["project"].get("license-files", ())
+    yield from settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    if "version" in settings["tool"]["hatch"]:
+        yield settings["tool"]["hatch"]["version"]["path"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("README.md", True),
+        ("packages/blobs/README.md", True),
+        ("packages/testing/src/frazil_testing/__init__.py", True),
+        ("packages/testing/tests/unit/test_cases.py", False),
+        ("src/frazil/cli/__pycache__/main.pyc", False),
+        ("docs/README.md", False),
+        ("frazil-data/catalog.db", False),
+        (".git/config", False),
+    ],
+)
+def test_the_builder_is_sent_sources_and_nothing_else(path: str, sent: bool) -> None:
+    assert is_sent(PurePosixPath(path)) is sent
+
+
+def test_the_command_of_the_image_exists_with_its_options() -> None:
+    commands = {command.name: command for command in every_command()}
+    name, *words = json.loads(last("CMD"))
+    options = {option for parameter in typer_command(commands[name]).params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
 
 
 def test_package_lists_are_not_kept() -> None:

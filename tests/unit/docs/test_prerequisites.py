@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from docs.scan import ROOT
+from docs.scan import ROOT, sources
 
 _SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _FOLLOWED = [
@@ -68,3 +68,32 @@ def test_a_file_of_sql_stops_at_its_first_error() -> None:
     calls = re.findall(r"^psql .*--file .*$", "\n".join(page.read_text() for page in _FOLLOWED), re.MULTILINE)
     assert len(calls) > 1
     assert [call for call in calls if "--set ON_ERROR_STOP=1" not in call] == []
+
+
+def test_a_page_that_opens_a_catalog_in_sql_names_the_extra_of_pyiceberg() -> None:
+    pages = [
+        page for page in ROOT.glob("docs/**/*.md") if re.search(r'load_catalog\([^)]*type="sql"', page.read_text())
+    ]
+    assert (len(pages) > 2, [page.name for page in pages if "pyiceberg[sql-sqlite" not in page.read_text()]) == (
+        True,
+        [],
+    )
+
+
+def test_frazil_is_installed_from_the_folder_of_wheels_as_no_index_has_it() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")]
+    lines = [
+        (page.relative_to(ROOT).as_posix(), command)
+        for page in pages
+        for command in _INSTALLING.findall(page.read_text())
+    ]
+    assert (len(lines) > 25, [line for line in lines if "--find-links" not in line[1]]) == (True, [])
+
+
+def test_remedies_name_no_index_for_frazil() -> None:
+    commands = [command for path in sources() for command in _INSTALLING.findall(path.read_text())]
+    assert [command for command in commands if "--find-links" not in command] == []
+
+
+#: A command that installs a distribution of Frazil by its name, and not by a path.
+_INSTALLING = re.compile(r"pip install [^\n`]*(?<![\w./-])frazil[^\n`]*")

@@ -368,7 +368,7 @@ def test_amazon_msk_names_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None
     for translate in (task_properties, native_properties):
         with pytest.raises(SpecError, match="which is not installed") as refused:
             translate(properties)
-        assert refused.value.remedy.startswith("pip install 'frazil[msk]'")
+        assert refused.value.remedy.startswith("install `frazil[msk]` with pip")
 
 
 def test_librdkafka_takes_every_login_that_is_translated_for_it(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from frazil.catalog.layout import Layout, partition_terms
+from frazil.errors import SpecError
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.service import Service
@@ -203,16 +205,62 @@ def test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out(scen
     (refused,) = found("[spark, athena]")
     assert (refused.is_ok, refused.found) == (
         False,
-        "Amazon Athena cannot read the table: it has format version 3, which cannot be lowered",
+        "Amazon Athena is not known to read the table: it has format version 3",
     )
     assert refused.remedy.startswith("take it out of `readers`")
+    assert "`format_version: 2`" in refused.remedy
     assert [finding.is_ok for finding in found("[spark]")] == [True]
     assert [finding.is_ok for finding in found("[clickhouse]")] == [False]
-    assert [finding.is_ok for finding in found("[clickhouse]", "format_version: 3")] == [True]
+    assert [finding.is_ok for finding in found("[starrocks]", "format_version: 3")] == [True]
+
+
+def test_a_table_with_position_deletes_is_refused_until_its_reader_is_taken_out(scenario: Scenario) -> None:
+    scenario.source.create("a", 1)
+    make(scenario, {"id": "long"}, 2)
+
+    def found(readers: str) -> list[Finding]:
+        settings = f"mode: upsert, key_columns: [id], readers: {readers}"
+        spec = scenario.spec(f"tables: {{s.t: {{topic: a, {settings}}}}}\n")
+        return list(
+            check_tables(
+                [Table(spec.tables[0])], lambda table: setattr(table, "state", scenario.catalog.load(table.name))
+            )
+        )
+
+    (refused,) = found("[databricks]")
+    assert (refused.is_ok, "`format_version: 3`" in refused.remedy) == (False, True)
+    assert [finding.is_ok for finding in found("[trino]")] == [True]
 
 
 @pytest.mark.parametrize(
-    ("readers", "version"), [("[spark, trino]", 3), ("[spark, athena]", 2), ("[starrocks]", 2), ("[]", 3)]
+    ("settings", "remedy"),
+    [
+        ("format_version: 3, readers: [athena]", "write `format_version: 2`, or take it out of `readers`"),
+        ("format_version: 2, readers: [databricks]", "write `format_version: 3`, or take it out of `readers`"),
+        (
+            "readers: [athena, databricks]",
+            "take it out of `readers`, or publish the table with `delete_mode: copy_on_write`",
+        ),
+    ],
+)
+def test_a_format_version_that_a_reader_cannot_read_has_the_remedy_that_helps(
+    scenario: Scenario, settings: str, remedy: str
+) -> None:
+    table = f"topic: a, mode: upsert, key_columns: [id], {settings}"
+    with pytest.raises(SpecError) as refused:
+        scenario.spec(f"tables: {{s.t: {{{table}}}}}\n")
+    assert refused.value.remedy == remedy
+    if "copy_on_write" in remedy:
+        scenario.spec(f"tables: {{s.t: {{{table}, branch: b, publish: {{}}, delete_mode: copy_on_write}}}}\n")
+    else:
+        _, version, _ = remedy.split("`", 2)
+        corrected = re.sub(r"format_version: \d", version, table)
+        scenario.spec(f"tables: {{s.t: {{{corrected}}}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("readers", "version"),
+    [("[spark, trino]", 3), ("[spark, athena]", 2), ("[starrocks]", 2), ("[flink]", 2), ("[databricks]", 3), ("[]", 3)],
 )
 def test_readers_choose_the_format_version_of_a_new_upsert_table(
     scenario: Scenario, readers: str, version: int

@@ -17,7 +17,14 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner
-from frazil.ops.maintenance import Activities, maintained_table, maintained_tables, report_maintenance
+from frazil.ops.maintenance import (
+    Activities,
+    maintained_table,
+    maintained_tables,
+    plan_rounds,
+    report_maintenance,
+    run_rounds,
+)
 from frazil.ops.pipeline_status import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec, SnapshotsSpec
@@ -161,3 +168,13 @@ def test_a_table_that_shares_a_dead_letter_table_later_is_one_of_its_owners() ->
     both = {one.maintained.name: one.maintained for one in activities.of([first, second])}
     assert (alone["n.bad"].owners, both["n.bad"].owners) == (("n.a",), ("n.a", "n.b"))
     assert alone["n.a"] is both["n.a"]
+
+
+def test_rounds_note_at_which_of_their_tables_they_are() -> None:
+    clock, noted = FakeClock(), list[str]()
+    runner = MaintenanceRunner(MemoryMaintenance(metadata_of(line(3)), clock), "p", clock)
+    chosen = [maintained_table(table(name)) for name in ("t.a", "t.b")]
+    rounds = [*plan_rounds(runner, chosen, noted.append), *run_rounds(runner, chosen, noted.append)]
+    assert {table_round.name for table_round in rounds} == {"t.a"}
+    places = ("t.a, 1 of 2 tables", "t.b, 2 of 2 tables")
+    assert noted == [f"{doing} {place}" for doing in ("looking at", "maintaining") for place in places]

@@ -25,7 +25,7 @@ def test_a_variable_without_its_package_is_a_warning_that_names_what_to_install(
     assert finding.is_ok
     assert finding.found == (
         f"warning: what reads `{_ENDPOINT}` is in the package frazil-telemetry, which is not installed;"
-        " install it with `pip install 'frazil[telemetry]'`"
+        " install `frazil[telemetry]` with pip from where Frazil was installed"
     )
 
 

@@ -299,4 +299,7 @@ def test_a_library_that_is_not_installed_is_an_error_with_the_line_to_install_it
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(SpecError, match="which is not installed") as raised:
         read_avro(None)
-    assert raised.value.remedy == "pip install 'frazil[avro-files]', here and where tasks run"
+    assert (
+        raised.value.remedy
+        == "install `frazil[avro-files]` with pip from where Frazil was installed, here and where tasks run"
+    )

@@ -52,7 +52,8 @@ def require_readers() -> None:
     for module, name in (("PIL", "Pillow"), ("tinytag", "tinytag")):
         if find_spec(module) is None:
             remedy = (
-                "install it with `pip install 'frazil-blobs[media]'`, or take `extract` and `thumbnails` out of `blobs`"
+                "install `frazil-blobs[media]` with pip from where Frazil was installed, or take `extract` and"
+                " `thumbnails` out of `blobs`"
             )
             raise SpecError(f"`extract` and `thumbnails` of `blobs` need {name}, which is not installed", remedy=remedy)
 

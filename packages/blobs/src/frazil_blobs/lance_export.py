@@ -95,7 +95,7 @@ def _field_of(field: pa.Field, table: Table, path: str) -> pa.Field:
 
 def _lance() -> Any:
     if find_spec("lance") is None:
-        remedy = "install it with `pip install 'frazil-blobs[lance]'`"
+        remedy = "install `frazil-blobs[lance]` with pip from where Frazil was installed"
         raise SpecError("`export_lance` needs pylance, which is not installed", remedy=remedy)
     import lance  # noqa: PLC0415  (an extra, which takes a while)
 

@@ -109,7 +109,10 @@ def _wrong(file: str, words: str) -> SpecError:
 def _runtime() -> Any:
     for module, name in (("onnxruntime", "onnxruntime"), ("PIL", "Pillow")):
         if find_spec(module) is None:
-            remedy = "install it with `pip install 'frazil-blobs[models]'`, or take `model` out of `blobs.embeddings`"
+            remedy = (
+                "install `frazil-blobs[models]` with pip from where Frazil was installed, or take `model` out of"
+                " `blobs.embeddings`"
+            )
             raise SpecError(f"`model` of `blobs.embeddings` needs {name}, which is not installed", remedy=remedy)
     import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
 

@@ -74,4 +74,4 @@ def test_lance_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(lance_export, "find_spec", lambda _: None)
     with pytest.raises(SpecError, match="`export_lance` needs pylance, which is not installed") as caught:
         export_lance(BlobDataset(made), str(tmp_path / "scenes.lance"))
-    assert caught.value.remedy == "install it with `pip install 'frazil-blobs[lance]'`"
+    assert caught.value.remedy == "install `frazil-blobs[lance]` with pip from where Frazil was installed"

@@ -170,7 +170,7 @@ def test_a_machine_that_cannot_read_pictures_is_told_before_a_run(
     assert [checked.is_ok for checked in target.stages[0].check_table(None)] == [True, True]
     monkeypatch.setattr(extract, "find_spec", lambda _: None)
     _, checked = target.stages[0].check_table(None)
-    assert (checked.is_ok, "pip install 'frazil-blobs[media]'" in checked.remedy) == (False, True)
+    assert (checked.is_ok, "install `frazil-blobs[media]` with pip" in checked.remedy) == (False, True)
 
 
 @pytest.mark.parametrize(("module", "name"), [("onnxruntime", "onnxruntime"), ("PIL", "Pillow")])
@@ -182,7 +182,7 @@ def test_a_machine_that_cannot_run_models_is_told_before_a_run(
     monkeypatch.setattr(models, "find_spec", lambda wanted: None if wanted == module else True)
     _, checked = target.stages[0].check_table(None)
     assert (checked.is_ok, f"needs {name}, which is not installed" in checked.result) == (False, True)
-    assert "pip install 'frazil-blobs[models]'" in checked.remedy
+    assert "install `frazil-blobs[models]` with pip" in checked.remedy
     monkeypatch.undo()
     assert [check.is_ok for check in target.stages[0].check_table(None)] == [True, True]
 

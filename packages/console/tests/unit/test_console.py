@@ -47,7 +47,7 @@ def test_every_link_leads_somewhere(scene: RunningScene) -> None:
 def test_the_page_of_a_table_shows_its_figures_settings_and_partitions(scene: RunningScene) -> None:
     text = page_of(scene.client(), "/tables/n.a").text
     assert "<dt>Rows</dt><dd>2</dd>" in text
-    assert re.search(r"in the mean</dt><dd>[\d.]+ m?s: tasks [\d.]+ m?s, commit [\d.]+ m?s</dd>", text)
+    assert re.search(r"Mean of [\d,]+ batch(?:es)?</dt><dd>[\d.]+ m?s: tasks [\d.]+ m?s, commit [\d.]+ m?s</dd>", text)
     assert [" ".join(re.sub("<.*?>", " ", step).split()) for step in re.findall("<li.*?</li>", text)] == [
         "topic a",
         "table n.a: append",

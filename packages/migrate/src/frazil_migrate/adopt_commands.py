@@ -27,7 +27,7 @@ from frazil.kafka.reader import KafkaReader
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.audit import record_command
 from frazil.ops.reports import count
-from frazil.printable import plural
+from frazil.printable import counted, plural
 from frazil.spec import PipelineSpec
 from frazil_migrate.adopt.adopt import (
     Handover,
@@ -106,10 +106,14 @@ def adopt(  # noqa: PLR0913  (each is an option)
     if (missing := missing_argument(origin)) is not None:
         raise missing
     with _open(spec) as desk:
-        planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
+        planned = plan_adoptions(
+            desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse, output.doing
+        )
         if apply:
             record_command(spec, "adopt", table=table, tool=tool.value if tool else None)
-            planned = [commit(desk.services, handover) for handover in planned]
+            for number, handover in enumerate(planned):
+                output.doing(counted(f"adopting {handover.name}", number + 1, len(planned)))
+                planned[number] = commit(desk.services, handover)
     return _report(output, spec, planned, apply)
 
 

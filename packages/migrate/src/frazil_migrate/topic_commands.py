@@ -11,6 +11,7 @@ from frazil.api.wiring import open_topics, read_spec, topics_for_reading
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.errors import SpecError
 from frazil.kafka.control_topic import ControlTopic
+from frazil.ops.audit import record_command
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.document import line_of
 from frazil.spec.syntax.problems import nearest, place
@@ -41,6 +42,7 @@ def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFil
     given = dict(map(_parse, settings))
     keys = control.read(is_there=False).get(topic, {}) | given
     _check(spec, topic, keys)
+    record_command(spec, "topic set", topic=topic, keys=given)
     control.write(topic, keys)
     _show(output, {topic: keys})
 
@@ -62,6 +64,7 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
             )
     left = {key: value for key, value in keys_set.items() if key not in keys}
     _check(spec, topic, left)
+    record_command(spec, "topic unset", topic=topic, keys=keys)
     control.write(topic, left)
     _show(output, {topic: left})
 

@@ -27,7 +27,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ops.audit import record_command
-from frazil.printable import plural
+from frazil.printable import percent, plural
 from frazil.registry.port import subject_of
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import advice
@@ -258,13 +258,15 @@ def _sentence(request: Request, owner: str, done: ReplayProgress, begin: ReplayP
 
 
 class _Notes:
-    """Writes how far a replay is, at most every ten seconds."""
+    """Shows how far a replay is, and writes it at most every ten seconds."""
 
     def __init__(self, output: Output, clock: SystemClock) -> None:
         self._output, self._clock = output, clock
         self._next_s = clock.monotonic_s() + _NOTED_EVERY_S
 
-    def __call__(self, progress: ReplayProgress) -> None:
+    def __call__(self, progress: ReplayProgress, share: float | None) -> None:
+        text = f"{plural(progress.records, 'record')} written" + ("" if share is None else f", {percent(share, 1)}")
+        self._output.doing(text)
         if self._clock.monotonic_s() >= self._next_s:
             self._next_s = self._clock.monotonic_s() + _NOTED_EVERY_S
-            self._output.note(f"{plural(progress.records, 'record')} written")
+            self._output.note(text)

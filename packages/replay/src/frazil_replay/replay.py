@@ -165,20 +165,24 @@ class Replay:
         return load_progress(outbox.last(self.owner, self.request.topic))
 
     def run(
-        self, outbox: Outbox, begin: ReplayProgress, pace: Pace, note: Callable[[ReplayProgress], None]
+        self, outbox: Outbox, begin: ReplayProgress, pace: Pace, note: Callable[[ReplayProgress, float | None], None]
     ) -> ReplayProgress:
-        """Writes what is left after `begin`, unless it is complete. note: is called after every transaction.
+        """Writes what is left after `begin`, unless it is complete. note: is called after every transaction, with the share
+        of the rows that were read; None for changes, whose number is known at the end.
 
         Raises: UnavailableError where the store or Kafka does not answer: what is committed stays, and another run
         continues. ConflictError where another process runs the same replay.
         """
         progress = begin
         batches = iter(()) if begin.is_complete else self._batches(begin, pace.at_once)
+        sizes = list[int]()
+        if self.request.after is None and not begin.is_complete:
+            sizes += (rows.file.record_count for rows in self.snapshots.rows(begin.snapshot_id))
         try:
             for records, next_progress in one_ahead(batches):
                 outbox.write(self.owner, self.request.topic, next_progress.dump(), records)
                 progress = next_progress
-                note(progress)
+                note(progress, _share_of(progress, sizes))
                 pace.wait(len(records))
         except OSError as error:
             raise UnavailableError(
@@ -221,6 +225,13 @@ class Replay:
         is_tombstone = source.change_type == "DELETE" and self.keys is not None
         values = repeat(None, len(rows.batch)) if is_tombstone else self.values.encode(rows.batch)
         return list(zip(keys, values, repeat(headers), strict=False))
+
+
+def _share_of(progress: ReplayProgress, sizes: Sequence[int]) -> float | None:
+    """Returns the share of the rows that a replay has read; None where their number is not known. sizes: of each file."""
+    if progress.is_complete or not sum(sizes):
+        return 1.0 if sizes else None
+    return (sum(sizes[: progress.place.file]) + progress.place.row) / sum(sizes)
 
 
 def one_ahead(batches: Iterator[_Batch]) -> Iterator[_Batch]:

@@ -88,13 +88,37 @@ class OneSnapshot:
         yield self._rows
 
 
+class FilesOfASnapshot:
+    """A snapshot of several files."""
+
+    def __init__(self, files: list[FileRows]) -> None:
+        self._files = files
+
+    def rows(self, snapshot_id: int) -> Iterator[FileRows]:
+        assert snapshot_id == 7
+        yield from self._files
+
+
+def test_the_share_of_a_replay_grows_with_the_rows_that_are_read(tmp_path: Path) -> None:
+    of = target(tmp_path)
+    snapshots = cast(Snapshots, FilesOfASnapshot([file(of, ROWS), file(of, ROWS)]))
+    replay = Replay(REQUEST, "owner", snapshots, of, JsonEncoder(SCHEMA.fields), None, None)
+    pace, shares = Pace(FakeClock(), len(ROWS) // 2), list[float | None]()
+    done = replay.run(MemoryOutbox(), ReplayProgress(7), pace, lambda _, share: shares.append(share))
+    assert (done.records, shares) == (2 * len(ROWS), [0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
+    changes = replace(replay, request=replace(REQUEST, after=1), snapshots=cast(Snapshots, OneSnapshot(file(of, ROWS))))
+    shares.clear()
+    changes.run(MemoryOutbox(), ReplayProgress(7), Pace(FakeClock(), None), lambda _, share: shares.append(share))
+    assert shares == [None]
+
+
 def test_records_do_not_slow_down_collections_of_garbage(tmp_path: Path) -> None:
     of, outbox = target(tmp_path), Untracked()
     request = replace(REQUEST, after=1, key=("id",), headers=(("from", "lake"),))
     snapshots = cast(Snapshots, OneSnapshot(file(of, ROWS)))
     keys = JsonEncoder(SCHEMA.fields[:1])
     replay = Replay(request, "owner", snapshots, of, JsonEncoder(SCHEMA.fields), keys, None)
-    done = replay.run(outbox, ReplayProgress(7), Pace(FakeClock(), None), lambda _: None)
+    done = replay.run(outbox, ReplayProgress(7), Pace(FakeClock(), None), lambda *_: None)
     assert (done.records, done.is_complete) == (len(ROWS), True)
     written = outbox.topics["topic"]
     assert [record.key for record in written] == [b'{"id":%d}' % number for number, _ in ROWS]

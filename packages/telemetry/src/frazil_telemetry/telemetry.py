@@ -77,7 +77,7 @@ class Destination:
             return None
         return SpecError(
             f"`{self.where}` needs libraries that are not installed",
-            remedy=f"install them with `pip install 'frazil[{extra}]'`, or remove the address",
+            remedy=f"install `frazil[{extra}]` with pip from where Frazil was installed, or remove the address",
             where=self.where,
         )
 

@@ -82,7 +82,7 @@ def command(  # noqa: PLR0913  (each is an option)
     The newest records are read, by timestamp, whatever the table has read before. Fields and types are learned from up to
     1,000 records, and from the table where it exists; a run may learn other types from others. For the table of the rest
     of a route every record is shown with the table that it goes to. Fields are shown as the table may have them: masked or
-    hashed where it masks or hashes them; of a record with such fields that cannot be read nothing is shown.
+    hashed where it masks or hashes them. Unreadable records with such fields are not shown.
 
     --input tries the records of a file in a table that begins empty, without Kafka, catalog and registry. --record writes
     the records that are shown as a case for `frazil test`, with what becomes of them: words and digits of their values are

@@ -19,6 +19,7 @@ from frazil.catalog.port import TableState
 from frazil.ingest.tables.table import Table
 from frazil.ledger import Ledger
 from frazil.ops.status import find_tables
+from frazil.printable import counted
 from frazil.spec import PipelineSpec
 from frazil_verify.copies import NOT_YET, had_other_topics
 from frazil_verify.findings import Findings
@@ -66,17 +67,22 @@ def verify_at(
         catalog = open_catalog_for_reading(jvm, spec)
         opened = Opened(spec, catalog, source, options, note, kept)
         tables = with_values(spec, catalog, tables, name is None)
-        return [_verified(opened, table) for table in sorted(tables, key=lambda table: table.name)]
+        ordered = sorted(tables, key=lambda table: table.name)
+        return [
+            _verified(opened, table, counted(f"verifying {table.name}", number, len(ordered)))
+            for number, table in enumerate(ordered, 1)
+        ]
 
 
-def _verified(opened: Opened, table: Table) -> JudgedTable:
+def _verified(opened: Opened, table: Table, doing: str) -> JudgedTable:
+    """Returns what was found of a table. doing: what is noted as being done."""
     level = opened.options.level
     table.state = state = opened.catalog.load(table.name)
     if state is None or state.head_id is None:
         return JudgedTable(table.name, "it has no rows yet", NOT_YET, level=level)
     if not opened.options.is_foreign and not state.progress.offsets:
         return JudgedTable(table.name, "it has no progress yet", NOT_YET, level=level)
-    opened.note(f"verifying {table.name}")
+    opened.note(doing)
     try:
         if level is Level.LEDGER:
             return _by_ledger(opened, table)

@@ -30,6 +30,7 @@ from frazil.failpoints import hit
 from frazil.ingest.tables.table import Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ledger import MODULUS
+from frazil.ops.audit import record_command
 from frazil.ops.status import find_tables
 from frazil.printable import plural
 from frazil.schema.arrow import Ints
@@ -161,7 +162,10 @@ def repair(spec: PipelineSpec, name: str, report: Path, is_applying: bool, note:
             remedy = "restore them from a copy of the store; `frazil verify --independent` names them"
             raise SpecError(words, remedy=remedy, where=name)
         plan = _plan(name, signature, findings, judgement)
-        return _commit(opened, table, judge, plan) if is_applying and plan.repairs else plan
+        if not is_applying or not plan.repairs:
+            return plan
+        record_command(spec, "repair", table=name, report=str(report))
+        return _commit(opened, table, judge, plan)
 
 
 def _commit(opened: Opened, table: Table, judge: Judge, plan: RepairPlan) -> RepairPlan:

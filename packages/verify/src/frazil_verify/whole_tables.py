@@ -29,7 +29,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.status import find_tables
-from frazil.printable import plural
+from frazil.printable import counted, percent, plural
 from frazil.report import TaskReport
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
@@ -200,7 +200,7 @@ def _compared(
     copied_tables, is_whole = dict[str, Table](), True
     try:
         for step in _steps(opened, copies, copied, services):
-            service = Service(copy_spec, step, new_id(), _ignore)
+            service = Service(copy_spec, step, new_id(), partial(_note_share, note))
             service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
             copied_tables = {table.name: table for table in service.tables}
     except UnknownVersions as error:
@@ -208,8 +208,8 @@ def _compared(
         if warehouse:
             _remove(copied, copies, warehouse)
         return
-    for table in copies.tables:
-        note(f"comparing {table.name}")
+    for number, table in enumerate(copies.tables, 1):
+        note(counted(f"comparing {table.name}", number, len(copies.tables)))
         try:
             is_partial, is_summed = has_lost_records(table, opened.source, catalog), table.name in summed
             result = _verified(opened, copied, table, copied_tables[table.name], is_partial, is_summed)
@@ -279,8 +279,13 @@ def _remove(copied: IcebergCatalog, copies: Copies, folder: str) -> None:
             return
 
 
-def _ignore(_: Sequence[Table]) -> None:
-    """Takes the place of what shows the state of a run."""
+def _note_share(note: Callable[[str], None], tables: Sequence[Table]) -> None:
+    """Notes how much of the topics a run that makes copies has read."""
+    read = sum(table.counts.records for table in tables)
+    lags = [table.offsets.lag_records for table in tables]
+    if tables and None not in lags:
+        left = sum(lag for lag in lags if lag is not None)
+        note(f"making copies from the topics: {plural(read, 'record')} read, {percent(read, read + left)}")
 
 
 def _verified(

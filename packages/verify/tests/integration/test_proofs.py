@@ -256,6 +256,9 @@ def test_a_repair_beside_a_batch_that_is_killed_and_repeated_mends_the_table_onc
         assert repairing.result()
     done, again = scene.pipeline.command(*words, "--apply")
     assert (done.returncode, again["applied"], again["add"]) == (0, True, 0), done.stderr
+    audit = (scene.pipeline.directory / "frazil-data/state/l.audit.jsonl").read_text().splitlines()
+    changes = [(line["operation"], line["arguments"]) for line in map(json.loads, audit)]
+    assert changes == [("repair", {"table": EVENTS, "report": str(report)})] * 2
     for level in ("--independent", "--rows", "--ledger"):
         code, tables = scene.verify(EVENTS, level)
         assert (code, tables[EVENTS]["counts"]) == (0, {}), tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import Problem, problem_document
 from frazil.ops.status import no_such_table, problem_of
+from frazil.printable import counted
 from frazil.types import Commit, Offsets, by_partition, by_topic
 from frazil_migrate.adopt import kafka_connect, rows, spark
 from frazil_migrate.adopt.offsets import Services, SourceOffsets, read_group, read_offsets
@@ -106,16 +108,19 @@ def plan_adoptions(
     origin: Origin,
     cluster_id: str,
     refuse: Callable[[Table], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> list[Handover]:
     """Returns what adopting would do with the tables of a pipeline, or with the one of this name. refuse: raises
-    TableStopped where a run would stop a table at its query.
+    TableStopped where a run would stop a table at its query. note: receives what is being done.
 
     Raises: SpecError for a name that no table has; UnavailableError where a service does not answer.
     """
-    return [
-        handed_over(table.name, lambda table=table: _plan(discovery, services, table, origin, cluster_id, refuse))  # type: ignore[misc]
-        for table in chosen(discovery, name)
-    ]
+    tables, planned = list(chosen(discovery, name)), list[Handover]()
+    for number, table in enumerate(tables, 1):
+        note(counted(f"looking how far {table.name} is", number, len(tables)))
+        plan = partial(_plan, discovery, services, table, origin, cluster_id, refuse)
+        planned.append(handed_over(table.name, plan))
+    return planned
 
 
 def chosen(discovery: Discovery, name: str | None) -> Iterable[Table]:

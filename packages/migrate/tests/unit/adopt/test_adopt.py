@@ -309,7 +309,9 @@ def test_tables_of_a_route_share_their_progress(tmp_path: Path) -> None:
     discovery = Discovery(scene.spec(), scene.source, scene.catalog)
     discovery.refresh_topics()
     services = Services(scene.catalog, scene.source, scene.source, MemoryGroup)
-    (refused,) = plan_adoptions(discovery, services, None, Origin(Tool.GROUP, "g"), "c")
+    noted = list[str]()
+    (refused,) = plan_adoptions(discovery, services, None, Origin(Tool.GROUP, "g"), "c", note=noted.append)
+    assert noted == [f"looking how far {refused.name} is"]
     assert refused.problem is not None
     assert "an entry of its own" in refused.problem.remedy
 

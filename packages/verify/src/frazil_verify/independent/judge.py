@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.printable import percent
 from frazil.write.digests import digest_of, row_hashes
 from frazil_verify.findings import MOST_SHOWN, Finding, Findings, Kind
 from frazil_verify.independent.matching import (
@@ -223,7 +224,7 @@ class Judge:
             judgement.dead += part.dead
             judgement.record_digest = (judgement.record_digest + part.digest) % 2**64
             covered += wanted.end - wanted.start
-            self._note(f"{covered:,} of {total:,} offsets read")
+            self._note(f"{covered:,} of {total:,} offsets read, {percent(covered, total)}")
             if not part.rows.num_rows:
                 continue
             number = places.number_of(wanted.topic, wanted.partition)
