@@ -31,7 +31,7 @@ class ExpectationSpec(
     """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
     #: 0 to 1; None: none of them, where anything but `warn` follows.
     at_most: Annotated[float | None, forms.share("5%", "1%")] = None
-    """Of `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
+    """For `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
     `{that: email is not null, at_most: 5%}`."""
     min_rows: Annotated[int | None, forms.count(1000)] = None
     """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""

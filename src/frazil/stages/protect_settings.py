@@ -39,13 +39,13 @@ class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
     action: Annotated[ProtectAction, Key(default="hash")] = "hash"
     """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
     label: Annotated[str, forms.TEXT] = ""
-    """Of `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
+    """For `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
     keep: Annotated[int, forms.count(4)] = 4
-    """Of `mask`: how many characters at the end stay, where the text has at least twice as many."""
+    """For `mask`: how many characters at the end stay, where the text has at least twice as many."""
     length: Annotated[int, forms.count(4)] = 4
-    """Of `truncate`: how many characters at the beginning stay."""
+    """For `truncate`: how many characters at the beginning stay."""
     value: Annotated[str, forms.TEXT] = ""
-    """Of `constant`: the text."""
+    """For `constant`: the text."""
 
 
 def _read_key(node: Node, reading: Reading) -> str:

@@ -22,8 +22,8 @@ from tests.unit.docs.test_words import PAGES, files_of
 _BEGIN = r"(?:^|(?<=[.:!?|;] )|(?<=[-*] ))"
 _COMPARED = r"(?:longer|more|less|later|older|larger|greater)\b"
 ODD = {
-    rf"{_BEGIN}Of (?:a|an|the|each|all|several|two|those|these|one) ": "put the subject first",
-    rf"{_BEGIN}(?:[A-Z][a-z]+ed|Read|Left out|Not read|Not [a-z]+ed|Shown|Kept) (?:is|are) ": "put the subject first",
+    rf"{_BEGIN}Of (?:a|an|the|each|all|several|two|those|these|one|class|[a-z]+s|…) ": "put the subject first",
+    rf"{_BEGIN}(?:[A-Z][a-z]+ed|Read|Left out|Not [a-z]+(?: [a-z]+)?|Shown|Kept) (?:is|are) ": "put the subject first",
     rf"{_BEGIN}One (?:that|whose|which|of less) ": "repeat the noun",
     rf"{_BEGIN}(?:Those|That) (?:of|that|which|who|in|with) ": "repeat the noun",
     rf"{_BEGIN}Who(?:ever)? [a-z]+s ": "name the actor: anyone who",
