@@ -214,6 +214,8 @@ class JsonTypes:
     infers_times: bool = False
     #: Paths of fields that are no lists where they have no column, with why a list is refused (`process.steps`).
     refused_lists: tuple[tuple[Path, str], ...] = ()
+    #: Paths of fields that are text where they have no column, whatever their values are, in any case.
+    texts: tuple[Path, ...] = ()
 
     def moved(self, places: Callable[[Path], Iterable[Path]]) -> JsonTypes:
         """Returns the types with the fields at other paths. places: returns the new paths of a field."""
@@ -221,7 +223,8 @@ class JsonTypes:
             tuple((place, what) for path, what in some for place in places(path))
             for some in (self.hints, self.refused_lists)
         )
-        return replace(self, hints=hints, refused_lists=refused)
+        texts = tuple(place for path in self.texts for place in places(path))
+        return replace(self, hints=hints, refused_lists=refused, texts=texts)
 
 
 EXTENDED_JSON = JsonTypes(is_extended=True)
@@ -282,7 +285,20 @@ class Reading:
 
     def coerces(self, path: Path) -> bool:
         """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(prefix)] == prefix for prefix in self.declared.coerced)
+        return self.is_text(path) or any(path[: len(prefix)] == prefix for prefix in self.declared.coerced)
+
+    def is_text(self, path: Path) -> bool:
+        """Whether a field of JSON is text where it has no column, whatever its values are."""
+        return bool(self.json.texts) and tuple(map(fold_case, path)) in self._texts
+
+    @cached_property
+    def _texts(self) -> frozenset[Path]:
+        return frozenset(tuple(map(fold_case, path)) for path in self.json.texts)
+
+    @property
+    def has_coerced(self) -> bool:
+        """Whether string columns accept values of other types."""
+        return bool(self.declared.coerced or self.json.texts)
 
     @cached_property
     def zone_at(self) -> Mapping[Path, str]:

@@ -453,6 +453,36 @@ cases:
     assert is_well(play(cases, pipeline))
 
 
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [("5", "5"), ("true", "true"), ("1.50", "1.50"), ("[a]", '["a"]'), ("{a: é}", '{"a":"é"}'), ("x y", "x y")],
+)
+def test_the_rest_of_a_route_has_every_value_of_its_field_as_text(play: Play, first: str, text: str) -> None:
+    pipeline = f"""{HEAD}
+routes: [{{topic: events, by: e.type, to: "shop.${{e.type}}", rest: shop.other, limit: 1}}]
+"""
+    cases = f"""topic: events
+cases:
+  any:
+    records:
+      - value: {{id: 0, e: {{type: click}}}}
+      - value: {{id: 1, e: {{type: {first}}}}}
+      - value: {{id: 2, e: {{type: a/b}}}}
+      - value: {{id: 3, E: {{Type: 7}}}}
+      - value: {{id: 4, e: {{type: [1, null]}}}}
+      - value: {{id: 5, e: {{type: null}}}}
+    rows:
+      shop.click: [{{id: 0}}]
+      shop.other:
+        - {{id: 1, e: {{type: '{text}'}}}}
+        - {{id: 2, e: {{type: a/b}}}}
+        - {{id: 3, e: {{type: "7"}}}}
+        - {{id: 4, e: {{type: "[1,null]"}}}}
+        - {{id: 5}}
+"""
+    assert is_well(play(cases, pipeline))
+
+
 def test_a_table_that_stops_is_expected_to(play: Play) -> None:
     pipeline = ORDERS.replace("topic: orders", "topic: orders\n    on_bad_record: stop")
     cases = """table: shop.orders

@@ -112,6 +112,8 @@ def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     slices = texts.selected(slices, path)
     if texts.reading.json.is_extended:
         slices = unwrap_new_scalars(texts, slices)
+    if texts.reading.is_text(path):
+        return _as_text(texts, slices, path)
     slices = _without_lists(texts, slices, path)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
@@ -143,6 +145,15 @@ def _without_lists(texts: Texts, slices: Slices, path: Path) -> Slices:
     is_list = np.diff(elements_of(texts, slices)[0]) > 0
     texts.refuse(slices, is_list.astype(np.uint8), ".".join(path), {1: Fault(ErrorClass.TYPE_MISMATCH, reason)})
     return slices.masked(~is_list)
+
+
+def _as_text(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
+    """Returns the type of a field that is text whatever its values are."""
+    is_there = slices.kind > NULL
+    if not is_there.any():
+        return None
+    read_scalar(texts, slices, t.StringType(), path)  # A record with text that is none brings no column.
+    return Inferred(t.StringType(), int(slices.start[int(np.argmax(is_there))]))
 
 
 def _folded(path: Path) -> Path:
