@@ -453,6 +453,40 @@ cases:
     assert is_well(play(cases, pipeline))
 
 
+def test_uuids_are_written_as_text_whether_avro_has_them_as_text_or_as_bytes(play: Play, folder: Path) -> None:
+    fixed = '{"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}'
+    fields = f'{{"name": "f", "type": {fixed}}}, {{"name": "s", "type": {{"type": "string", "logicalType": "uuid"}}}}'
+    (folder / "ids.avsc").write_text(f'{{"type": "record", "name": "R", "fields": [{fields}]}}')
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables: {{shop.orders: {{topic: orders, value: {{format: avro}}}}}}
+"""
+    ids = "{f: 123e4567-e89b-12d3-a456-426614174000, s: 123E4567-e89b-12d3-a456-426614174001}"
+    cases = f"""schemas: {{value: ids.avsc}}
+cases:
+  ids:
+    records: [{{value: {ids}}}]
+    rows: [{ids}]
+"""
+    assert is_well(play(cases, pipeline))
+
+
+def test_given_rows_have_null_in_members_that_the_records_of_the_case_add(play: Play) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders}}}}"
+    cases = """given: {shop.orders: [{id: 1, p: {x: 1}, l: [{x: 1}]}]}
+cases:
+  member:
+    records: [{value: {id: 2, p: {x: 2, y: 3}, l: [{y: 3}]}}]
+    rows:
+      - {id: 1, p: {x: 1, y: null}, l: [{x: 1}]}
+      - {id: 2, p: {x: 2, y: 3}, l: [{x: null, y: 3}]}
+"""
+    assert is_well(play(cases, pipeline))
+    (verdict,) = play(cases.replace("y: null", "y: 7"), pipeline)
+    assert shown([verdict]) == [
+        ("row 1 of shop.orders", [("p", '{"x":1,"y":7}', '{"x": 1, "y": null}')]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("first", "text"),
     [("5", "5"), ("true", "true"), ("1.50", "1.50"), ("[a]", '["a"]'), ("{a: é}", '{"a":"é"}'), ("x y", "x y")],
