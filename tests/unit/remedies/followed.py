@@ -50,6 +50,11 @@ FOLLOWED: Mapping[str, str] = {
         "packages/state/tests/unit/grouping/test_closed_windows.py::"
         "test_windows_that_were_emitted_at_once_are_not_closed_a_second_time"
     ),
+    "name other columns under `dedupe`: a list or map cannot identify events; if only some records have one there, declare"
+    " the column, `columns: {NAME: TYPE}`: they become dead letters": (
+        "packages/testing/tests/unit/test_needed_fields.py::"
+        "test_a_list_by_which_duplicates_are_dropped_stops_the_table_until_the_column_is_declared"
+    ),
     "group by fewer columns, such as without the id of an event, or by a window of time, and create the table again; or"
     " write a greater number, `limits: {groups: …}`": (
         f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"

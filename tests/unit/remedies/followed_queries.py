@@ -31,6 +31,9 @@ QUERIES: Mapping[str, str] = {
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
     ),
     "…, with `columns: {…: {type: string, coerce: true}}` if other records have numbers": _NUMBERS,
+    "…; or declare what most records have, `columns: {…: TYPE}`": (
+        "unit/ingest/test_first_values.py::test_a_query_that_no_record_suits_stops_until_the_field_is_declared"
+    ),
     # Tables with a query.
     **dict.fromkeys(
         (

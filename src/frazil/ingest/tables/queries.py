@@ -66,6 +66,7 @@ from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
 from frazil.upsert.kinds import check_kind
+from frazil.upsert.lookup.live_rows import check_ids
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -308,9 +309,9 @@ class QueryTables:
             if not schema.fields:  # Steps have refused it.
                 settings = " and ".join(f"`{note.setting}`" for note in query.notes)
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
+        _checked(table, schema)
         if table.spec.changes.mode != "upsert":
             return schema
-        _checked(table, schema)
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, row_columns(table.spec, keys or columns_of_keys(query, key_columns)))
 
@@ -482,6 +483,8 @@ def _checked(table: Table, schema: Schema) -> Schema:
     if table.spec.changes.mode == "upsert":
         target = target_of(table).with_schema(schema)
         check_kind(target)
+    if table.spec.changes.dedupe is not None:
+        check_ids(target_of(table).with_schema(schema))
     return schema
 
 

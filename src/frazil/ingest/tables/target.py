@@ -231,7 +231,10 @@ def _reading(table: Table) -> Reading:
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
         json=JsonTypes(
-            numbers=spec.source.numbers, infers_times=spec.source.infer.timestamps, texts=_texts_of_rest(spec)
+            numbers=spec.source.numbers,
+            infers_times=spec.source.infer.timestamps,
+            refused_kinds=tuple(sorted(table.schema.refused_kinds.items())),
+            texts=_texts_of_rest(spec),
         ),
     )
 
