@@ -55,6 +55,10 @@ FOLLOWED: Mapping[str, str] = {
         "packages/testing/tests/unit/test_needed_fields.py::"
         "test_a_list_by_which_duplicates_are_dropped_stops_the_table_until_the_column_is_declared"
     ),
+    "write `mode: append`, or `merge: {changes: count}`, with which each row is a change of its own": (
+        "packages/testing/tests/unit/test_needed_fields.py::"
+        "test_elements_of_a_list_identify_rows_only_where_each_row_is_a_change_of_its_own"
+    ),
     "group by fewer columns, such as without the id of an event, or by a window of time, and create the table again; or"
     " write a greater number, `limits: {groups: …}`": (
         f"{_MERGES}a_table_with_more_groups_than_its_limit_stops_until_the_limit_is_raised"

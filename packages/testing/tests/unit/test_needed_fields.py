@@ -1,9 +1,10 @@
-"""What settings of a table need of its fields: an odd first value stops no table."""
+"""What settings of a table need of its fields: an odd first value stops no table, and elements of lists are not keys."""
 
 from __future__ import annotations
 
 import pytest
 
+from frazil.ingest.tables.queries import SparkQueries
 from packages.testing.tests.unit.conftest import HEAD, Play, is_well
 
 _TIME, _TIMES = "2026-01-31T10:00:00Z", "infer: {timestamps: true}"
@@ -63,3 +64,29 @@ def test_a_list_by_which_duplicates_are_dropped_stops_the_table_until_the_column
     assert is_well(play(cases, pipeline))
     mended = cases.partition("    stops")[0] + "    rows: [{id: 2}]\n    dead_letters: [{offset: 0, path: v}]\n"
     assert is_well(play(mended, pipeline.replace("dedupe", "columns: {v: string}, dedupe")))
+
+
+def test_elements_of_a_list_identify_rows_only_where_each_row_is_a_change_of_its_own(
+    play: Play, queries: SparkQueries
+) -> None:
+    pipeline = f"""{HEAD}
+tables:
+  shop.lines:
+    topic: orders
+    mode: upsert
+    key_columns: [id, SKU]
+    columns: {{lines: "list<struct<sku: long, n: long>>"}}
+    select: >-
+      select id, line.sku as sku, line.n as n from (select id, explode(lines) as line from records)
+"""
+    cases = """cases:
+  lines:
+    records:
+      - value: {id: 1, lines: [{sku: 1, n: 1}, {sku: 2, n: 2}, {sku: 2, n: 3}]}
+      - value: {id: 1, lines: [{sku: 1, n: 9}]}
+    stops: "`key_columns` names `SKU`, which `explode` makes, and of the rows of one record the last one stays"
+"""
+    assert is_well(play(cases, pipeline, queries))
+    rows = "    rows: [{id: 1, sku: 1, n: 9, changes: 2}, {id: 1, sku: 2, n: 3, changes: 2}]\n"
+    merged = pipeline.replace("mode: upsert", "mode: upsert\n    merge: {changes: count}")
+    assert is_well(play(f"{cases.partition('    stops')[0]}{rows}", merged, queries))
