@@ -229,7 +229,7 @@ def errors_page() -> str:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.FrazilError)]
     rows = []
     for kind in kinds:
-        if kind is errors.FrazilError:
+        if errors.FrazilError not in kind.__bases__:
             continue
         message, remedy = inspect.cleandoc(kind.__doc__ or "").splitlines()[:2]
         rows.append((f"`{kind.__name__}`", str(kind.exit_code), message, remedy))

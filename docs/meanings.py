@@ -196,6 +196,8 @@ LOG_EVENTS: dict[str, str] = {
     " the pipeline wrote, at this offset. It is ignored.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../guides/expect.md).",
+    "first_value_refused": "The first value of a field is of a kind that the table's query or settings cannot have: its"
+    " column is made of other records, and records with such a value are bad records until there is one.",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",

@@ -51,6 +51,14 @@ class SpecError(FrazilError):
         self.others = tuple(others)
 
 
+class UnusableType(SpecError):
+    """A setting cannot be applied to a column of this type. path: of the column."""
+
+    def __init__(self, message: str, path: Sequence[str], *, remedy: str, where: str = "") -> None:
+        super().__init__(message, remedy=remedy, where=where)
+        self.path = tuple(path)
+
+
 class RecordError(FrazilError):
     """a record cannot become a row
     fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field: PATH}}`

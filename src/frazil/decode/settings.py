@@ -214,14 +214,20 @@ class JsonTypes:
     infers_times: bool = False
     #: Paths of fields that are no lists where they have no column, with why a list is refused (`process.steps`).
     refused_lists: tuple[tuple[Path, str], ...] = ()
+    #: Paths of fields without a column, each with a kind of values, as in `hints`, that is refused, and why.
+    refused_kinds: tuple[tuple[Path, tuple[str, str]], ...] = ()
+    #: Paths of fields that are text where they have no column, whatever their values are, in any case.
+    texts: tuple[Path, ...] = ()
 
     def moved(self, places: Callable[[Path], Iterable[Path]]) -> JsonTypes:
         """Returns the types with the fields at other paths. places: returns the new paths of a field."""
-        hints, refused = (
+        hints, lists = (
             tuple((place, what) for path, what in some for place in places(path))
             for some in (self.hints, self.refused_lists)
         )
-        return replace(self, hints=hints, refused_lists=refused)
+        kinds = tuple((place, kind) for path, kind in self.refused_kinds for place in places(path))
+        texts = tuple(place for path in self.texts for place in places(path))
+        return replace(self, hints=hints, refused_lists=lists, refused_kinds=kinds, texts=texts)
 
 
 EXTENDED_JSON = JsonTypes(is_extended=True)
@@ -282,7 +288,20 @@ class Reading:
 
     def coerces(self, path: Path) -> bool:
         """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(prefix)] == prefix for prefix in self.declared.coerced)
+        return self.is_text(path) or any(path[: len(prefix)] == prefix for prefix in self.declared.coerced)
+
+    def is_text(self, path: Path) -> bool:
+        """Whether a field of JSON is text where it has no column, whatever its values are."""
+        return bool(self.json.texts) and tuple(map(fold_case, path)) in self._texts
+
+    @cached_property
+    def _texts(self) -> frozenset[Path]:
+        return frozenset(tuple(map(fold_case, path)) for path in self.json.texts)
+
+    @property
+    def has_coerced(self) -> bool:
+        """Whether string columns accept values of other types."""
+        return bool(self.declared.coerced or self.json.texts)
 
     @cached_property
     def zone_at(self) -> Mapping[Path, str]:
@@ -303,6 +322,11 @@ class Reading:
     def refused_list_at(self) -> Mapping[Path, str]:
         """Why a list is refused, by path in lower case."""
         return {tuple(map(fold_case, path)): reason for path, reason in self.json.refused_lists}
+
+    @cached_property
+    def refused_kind_at(self) -> Mapping[Path, tuple[str, str]]:
+        """The kind of values that is refused, and why, by path in lower case."""
+        return {tuple(map(fold_case, path)): kind for path, kind in self.json.refused_kinds}
 
     def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""

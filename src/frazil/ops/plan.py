@@ -12,13 +12,15 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
-from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
+from frazil.error_classes import ErrorClass
+from frazil.errors import FrazilError, SpecError, UnavailableError, UnusableType, unforeseen
 from frazil.ingest.batches.bad_records import SET_ASIDE, remedy_for, remedy_for_many
 from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
+from frazil.ingest.tables.first_values import refused_kinds
 from frazil.ingest.tables.preflight import (
     refuse_columns,
     refuse_foreseen,
@@ -47,6 +49,7 @@ from frazil.ops.sampling import (
     updates_without_document,
 )
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
+from frazil.process.catalyst import TypeRefused
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
@@ -372,6 +375,10 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         try:
             refuse_columns(table, schema)
             plan.layout = plan_layout(table, schema, sample_reader.file)
+        except UnusableType as error:
+            _refuse_first_values(table, decoded, error)
+            _add_columns(table, plan, records, sample_reader)
+            return
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
@@ -412,6 +419,12 @@ def _add_query_columns(
     except UnavailableError as error:
         plan.problem = plan.query.problem = problem_of(error)
         return
+    except (TypeRefused, UnusableType) as error:
+        plan.query.problem = problem_of(error)
+        _refuse_first_values(table, decoded, error)
+        plan.query.problem = None
+        _add_query_columns(table, plan, records, sample_reader)
+        return
     except SpecError as error:
         plan.query.problem = problem_of(error)
         raise TableStopped(*describe_error(error)) from None
@@ -437,6 +450,18 @@ def _add_query_columns(
         for change in compare_schemas(table.state.schema if table.state else Schema(), after)
     )
     plan.layout = plan_layout(table, after, sample_reader.file)
+
+
+def _refuse_first_values(table: Table, decoded: Decoded, error: TypeRefused | UnusableType) -> None:
+    """Notes the first values of fields without which a run reads the records again.
+
+    Raises: TableStopped where that would not help.
+    """
+    mismatched = [mismatch.path for mismatch in decoded.mismatches if mismatch.kind == ErrorClass.TYPE_MISMATCH]
+    try:
+        table.schema.refused_kinds |= refused_kinds(table, error, decoded.requested_fields, mismatched)
+    except SpecError as refusal:
+        raise TableStopped(*describe_error(refusal)) from None
 
 
 def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:

@@ -64,6 +64,10 @@ class UnknownColumn(SpecError):
         self.name = name
 
 
+class TypeRefused(SpecError):
+    """The query is refused, often for the types of the records' fields, which are in the expressions that it quotes."""
+
+
 class NameTaken(SpecError):
     """Two columns would have one name: of the records, of the query, or of the table."""
 
@@ -306,7 +310,7 @@ def _spark_refusal(java: Any, advice: str) -> SpecError:
         message = f"the query names {name}, and there are two columns of this name"
         return NameTaken(message, (_last_name(name),), remedy="name one of them otherwise: `as NAME`", where=where)
     words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
-    return SpecError(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
+    return TypeRefused(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
 
 
 def _unknown_column(names: dict[str, str], where: str) -> SpecError:

@@ -266,6 +266,17 @@ def origins_of(program: Program) -> Origins:
     )
 
 
+def exploded_columns(program: Program) -> Names:
+    """Returns the columns of the result that are made of the elements of a list, of which each has a row."""
+    exploded: Names = frozenset()
+    for stage in program.stages:
+        if isinstance(stage, Project):
+            exploded = frozenset(name for name, expression in stage.columns if fields_of(expression) & exploded)
+        elif isinstance(stage, Explode):
+            exploded |= frozenset(filter(None, (stage.name, stage.position)))
+    return exploded
+
+
 def spark_columns(program: Program) -> Names:
     """Returns the columns of the result that have values which Spark has made."""
     spark_names: Names = frozenset()

@@ -15,7 +15,7 @@ from pyiceberg import types
 from pyiceberg.transforms import Transform, parse_transform
 
 from frazil.column_names import Spellings, fold_case
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnusableType
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.forms import read_list, read_text, text_like
 from frazil.spec.syntax.keys import Form, JsonSchema, Read
@@ -257,13 +257,16 @@ SORT_BY = _one_or_several(text_like("user.id", "ts desc", "hour(ts) asc nulls la
 
 
 def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
-    """Raises SpecError when Iceberg does not allow the term's transform for a column of this type."""
+    """Raises UnusableType when Iceberg does not allow the term's transform for a column of this type; SpecError where its
+    values cannot be written.
+    """
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, types.StructType) else _remedy(term)
         if isinstance(kind, types.StringType | types.IntegerType | types.LongType) and term.transform in _TIMES:
             what = f"{term.transform} is for {_ALLOWED[term.transform]}"
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
-        raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}", remedy=remedy)
+        message = f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}"
+        raise UnusableType(message, term.column.split("."), remedy=remedy)
     if term.transform == "identity" and isinstance(kind, types.FixedType):
         # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
         remedy = f"write `bucket({term.column}, 16)`, or declare the column as binary"

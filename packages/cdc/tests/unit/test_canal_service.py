@@ -69,6 +69,18 @@ def test_the_rows_of_each_message_are_changes_in_their_order(tmp_path: Path, tas
     assert table.progress.totals.ignored_records == {"schema_change": 2}
 
 
+@pytest.mark.parametrize("untyped", [0, 1, 2])
+def test_a_message_without_types_among_the_first_leaves_columns_the_types_of_the_others(
+    tmp_path: Path, untyped: int
+) -> None:
+    scenario = CanalScenario(tmp_path)
+    without_types: dict[str, Any] = {"mysqlType": None}
+    for number in range(3):
+        scenario.write("INSERT", _row(number), **(without_types if number == untyped else {}))
+    scenario.end()
+    assert scenario.by_id() == _upserted((0, "a", "1"), (1, "a", "1"), (2, "a", "1"))
+
+
 def test_a_row_that_gets_another_key_leaves_nothing_behind(tmp_path: Path) -> None:
     scenario = CanalScenario(tmp_path)
     scenario.write("INSERT", _row(1), _row(2, "b"))

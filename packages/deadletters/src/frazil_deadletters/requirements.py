@@ -43,12 +43,15 @@ class Needs:
     topics: set[str] = field(default_factory=set)
     #: The key columns of an upsert table that does not know its key yet.
     key_columns: tuple[str, ...] = ()
+    #: The paths of fields that have values of another type than their first one.
+    mismatched: set[str] = field(default_factory=set)
 
     def note(self, decoded: Decoded, topics: Iterable[str], fixed: frozenset[tuple[str, ...]]) -> None:
         """Adds what some dead letters need. fixed: the columns that cannot become optional."""
         self.missing |= decoded.missing
         self.made_optional |= decoded.made_optional - fixed
         self.topics |= set(topics)
+        self.mismatched |= {bad.path for bad in decoded.mismatches if bad.kind == ErrorClass.TYPE_MISMATCH}
         if decoded.requested_fields:
             self.requested_fields.append(decoded.requested_fields)
 

@@ -12,7 +12,7 @@ from pyiceberg.types import IcebergType, StructType
 
 from frazil.column_names import Spellings
 from frazil.decode.lossless import format_type
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnusableType
 from frazil.process.analysis import Query
 from frazil.process.catalyst import NameTaken, UnknownColumn
 from frazil.process.kernels.keys import comparable
@@ -40,9 +40,10 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
     for (path, column), of_reference in zip(lookup.on, reference.on, strict=True):
         key, kind = _field_at(records, path), of_reference.type
         if comparable(key.type) is None or comparable(key.type) != comparable(kind):
-            raise SpecError(
+            raise UnusableType(
                 f"`lookup.{name}` compares {'.'.join(path)}, which is {_type_of(key.type)}, with {column}, which is"
                 f" {_type_of(kind)}",
+                path,
                 remedy="compare values of one type, and no floating-point numbers: declare the type of the field under"
                 " `columns`, or add a column of its type to the reference table",
             )

@@ -10,6 +10,7 @@ from pyiceberg import types as t
 
 from frazil.errors import SpecError
 from frazil.process.analysis import Column, Query
+from frazil.process.catalyst import TypeRefused
 from frazil.process.program import Field, Literal, Program, Project, Windows
 from frazil.schema.arrow import arrow_type
 from frazil.spec.grouping import AVERAGE, SKETCH, TEXT, WINDOW_END, WINDOW_START, Grouping
@@ -52,7 +53,7 @@ def _casts(grouping: Grouping, types: Mapping[str, t.IcebergType]) -> dict[str, 
         casts[EVENT_TIME] = "timestamp"
     elif kind is not None and not isinstance(kind, t.TimestampType | t.TimestamptzType):
         assert grouping.window is not None
-        raise SpecError(
+        raise TypeRefused(
             f"`{grouping.window.text}` is of {kind}, which is not a time",
             remedy="write a time, such as `window(timestamp_millis(ts), '1 minute')` of milliseconds since 1970",
         )

@@ -260,7 +260,8 @@ def _avro_scalar(node: Scalar, schema: Any, path: str) -> Any:
             if node.text not in schema["symbols"]:
                 raise WrongValue(f"`{path}` is not one of {', '.join(schema['symbols'])}")
             return node.text
-        return convert(node) if convert is not None else node.text.encode("latin-1")
+        value = convert(node) if convert is not None else node.text.encode("latin-1")
+        return value.bytes if isinstance(value, UUID) and kind == "fixed" else value
     except (ValueError, InvalidOperation) as error:
         raise WrongValue(f"`{path}` is not of the type {logical or kind}: {error}") from None
 

@@ -16,10 +16,11 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
-from frazil.errors import InvariantError, SpecError, UnavailableError
+from frazil.errors import InvariantError, SpecError, UnavailableError, UnusableType
 from frazil.ingest.batches.schema_updates import NewTables
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics
+from frazil.ingest.tables.first_values import refused_kinds
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
 from frazil.ingest.tables.schemas import Schemas
@@ -30,6 +31,7 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import own_sample
 from frazil.ops.status import MissingTopics, no_such_table
+from frazil.process.catalyst import TypeRefused
 from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.shares.divide import TopicShares
@@ -217,10 +219,13 @@ class Trial:
             wanted = merge_requested_fields(needs.requested_fields, keeps_first=True)
             accepted, rejected = accept_columns(records, wanted, self._queries.checking(table))
             schema = checked_change(table, adder(records.spec, accepted), needs.key_columns)(Schema())
+            table.schema.rejected |= rejected
+            created = NewTables(self._copies, self._queries).create(table, schema, needs.key_columns)
         except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
-        table.schema.rejected |= rejected
-        created = NewTables(self._copies, self._queries).create(table, schema, needs.key_columns)
+        except (TypeRefused, UnusableType, UnavailableError) as error:
+            table.schema.refused_kinds |= refused_kinds(table, error, wanted, needs.mismatched)
+            return
         table.state = set_key_columns(self._copies, created, needs.key_columns)
 
 

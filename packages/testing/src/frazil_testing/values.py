@@ -20,13 +20,15 @@ from frazil_testing.encoding import is_null, json_text, moment_of, number_text
 
 
 def document_of(value: Any, kind: IcebergType | None) -> Any:
-    """Returns a value of a row as JSON has it: bytes in base64, UUIDs as they are written, maps as objects."""
+    """Returns a value of a row as JSON has it: bytes in base64, UUIDs as they are written, maps as objects. A member of a
+    struct that its file lacks, as one from before the member was added, is null.
+    """
     if value is None:
         return None
     if isinstance(kind, UUIDType):
         return str(value if isinstance(value, UUID) else UUID(bytes=value))
     if isinstance(kind, StructType):
-        return {field.name: document_of(value[field.name], field.field_type) for field in kind.fields}
+        return {field.name: document_of(value.get(field.name), field.field_type) for field in kind.fields}
     if isinstance(kind, ListType):
         return [document_of(element, kind.element_type) for element in value]
     if isinstance(kind, MapType):
@@ -80,7 +82,7 @@ def differing_fields(node: Section, value: Mapping[str, Any], kind: StructType) 
     """Yields the names of the expected fields whose values differ."""
     kinds = {field.name: field.field_type for field in kind.fields}
     for name, expected in node.items():
-        if name not in kinds or not equals(expected, value[name], kinds[name]):
+        if name not in kinds or not equals(expected, value.get(name), kinds[name]):
             yield name
 
 

@@ -453,6 +453,70 @@ cases:
     assert is_well(play(cases, pipeline))
 
 
+def test_uuids_are_written_as_text_whether_avro_has_them_as_text_or_as_bytes(play: Play, folder: Path) -> None:
+    fixed = '{"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}'
+    fields = f'{{"name": "f", "type": {fixed}}}, {{"name": "s", "type": {{"type": "string", "logicalType": "uuid"}}}}'
+    (folder / "ids.avsc").write_text(f'{{"type": "record", "name": "R", "fields": [{fields}]}}')
+    pipeline = f"""{HEAD}registry: {{url: "http://localhost:8081"}}
+tables: {{shop.orders: {{topic: orders, value: {{format: avro}}}}}}
+"""
+    ids = "{f: 123e4567-e89b-12d3-a456-426614174000, s: 123E4567-e89b-12d3-a456-426614174001}"
+    cases = f"""schemas: {{value: ids.avsc}}
+cases:
+  ids:
+    records: [{{value: {ids}}}]
+    rows: [{ids}]
+"""
+    assert is_well(play(cases, pipeline))
+
+
+def test_given_rows_have_null_in_members_that_the_records_of_the_case_add(play: Play) -> None:
+    pipeline = f"{HEAD}tables: {{shop.orders: {{topic: orders}}}}"
+    cases = """given: {shop.orders: [{id: 1, p: {x: 1}, l: [{x: 1}]}]}
+cases:
+  member:
+    records: [{value: {id: 2, p: {x: 2, y: 3}, l: [{y: 3}]}}]
+    rows:
+      - {id: 1, p: {x: 1, y: null}, l: [{x: 1}]}
+      - {id: 2, p: {x: 2, y: 3}, l: [{x: null, y: 3}]}
+"""
+    assert is_well(play(cases, pipeline))
+    (verdict,) = play(cases.replace("y: null", "y: 7"), pipeline)
+    assert shown([verdict]) == [
+        ("row 1 of shop.orders", [("p", '{"x":1,"y":7}', '{"x": 1, "y": null}')]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [("5", "5"), ("true", "true"), ("1.50", "1.50"), ("[a]", '["a"]'), ("{a: é}", '{"a":"é"}'), ("x y", "x y")],
+)
+def test_the_rest_of_a_route_has_every_value_of_its_field_as_text(play: Play, first: str, text: str) -> None:
+    pipeline = f"""{HEAD}
+routes: [{{topic: events, by: e.type, to: "shop.${{e.type}}", rest: shop.other, limit: 1}}]
+"""
+    cases = f"""topic: events
+cases:
+  any:
+    records:
+      - value: {{id: 0, e: {{type: click}}}}
+      - value: {{id: 1, e: {{type: {first}}}}}
+      - value: {{id: 2, e: {{type: a/b}}}}
+      - value: {{id: 3, E: {{Type: 7}}}}
+      - value: {{id: 4, e: {{type: [1, null]}}}}
+      - value: {{id: 5, e: {{type: null}}}}
+    rows:
+      shop.click: [{{id: 0}}]
+      shop.other:
+        - {{id: 1, e: {{type: '{text}'}}}}
+        - {{id: 2, e: {{type: a/b}}}}
+        - {{id: 3, e: {{type: "7"}}}}
+        - {{id: 4, e: {{type: "[1,null]"}}}}
+        - {{id: 5}}
+"""
+    assert is_well(play(cases, pipeline))
+
+
 def test_a_table_that_stops_is_expected_to(play: Play) -> None:
     pipeline = ORDERS.replace("topic: orders", "topic: orders\n    on_bad_record: stop")
     cases = """table: shop.orders

@@ -112,7 +112,10 @@ def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     slices = texts.selected(slices, path)
     if texts.reading.json.is_extended:
         slices = unwrap_new_scalars(texts, slices)
+    if texts.reading.is_text(path):
+        return _as_text(texts, slices, path)
     slices = _without_lists(texts, slices, path)
+    slices = _without_kind(texts, slices, path) if texts.reading.refused_kind_at else slices
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
@@ -143,6 +146,27 @@ def _without_lists(texts: Texts, slices: Slices, path: Path) -> Slices:
     is_list = np.diff(elements_of(texts, slices)[0]) > 0
     texts.refuse(slices, is_list.astype(np.uint8), ".".join(path), {1: Fault(ErrorClass.TYPE_MISMATCH, reason)})
     return slices.masked(~is_list)
+
+
+def _without_kind(texts: Texts, slices: Slices, path: Path) -> Slices:
+    """Returns the values without those of the kind that is refused at the path."""
+    refused = texts.reading.refused_kind_at
+    kind, reason = refused.get(_folded(path), ("", ""))
+    is_refused = np.isin(slices.kind, _kinds_of(kind))
+    if not is_refused.any():
+        return slices
+    faults = {1: Fault(ErrorClass.TYPE_MISMATCH, reason)}
+    texts.refuse(slices, is_refused.astype(np.uint8), ".".join(path), faults)
+    return slices.masked(~is_refused)
+
+
+def _as_text(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
+    """Returns the type of a field that is text whatever its values are."""
+    is_there = slices.kind > NULL
+    if not is_there.any():
+        return None
+    read_scalar(texts, slices, t.StringType(), path)  # A record with text that is none brings no column.
+    return Inferred(t.StringType(), int(slices.start[int(np.argmax(is_there))]))
 
 
 def _folded(path: Path) -> Path:

@@ -214,7 +214,7 @@ def _texts_of(
     values: pa.BinaryArray, conversion: Conversion | None, has_canonical_keys: bool, sent: pa.BinaryArray | None = None
 ) -> Texts:
     conversion = conversion or Conversion(_LOOKING_UP, "", len(values), 0)
-    sent = sent if conversion.reading.declared.coerced else None
+    sent = sent if conversion.reading.has_coerced else None
     starts = None if sent is None else _text_slices(values).start
     return Texts(bytes_of(values), conversion, has_canonical_keys, sent, starts)
 

@@ -18,6 +18,7 @@ from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, UnavailableError, record_place
 from frazil.ingest.batches.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
+from frazil.ingest.tables.first_values import RefusedKinds
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY
 from frazil.ingest.tables.state import NoOpChange, RunState
 from frazil.ingest.tables.table import Planned
@@ -153,6 +154,21 @@ class RejectedFields:
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.rejected |= self.fields
+
+
+@dataclass(frozen=True)
+class FirstValuesRefused:
+    """The first values of some fields are of a kind that the table cannot have: the fields are read without them."""
+
+    #: What is refused, and why, by path.
+    kinds: RefusedKinds
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.refused_kinds |= self.kinds
+        for path, (kind, reason) in self.kinds.items():
+            words = reason.replace("{value}", f"the first value, {kind},")
+            log.warning("first_value_refused", table=planned.table.name, field=".".join(path), reason=words)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,23 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.tables import create_table
-from frazil.errors import SpecError, UnavailableError
+from frazil.error_classes import ErrorClass
+from frazil.errors import SpecError, UnavailableError, UnusableType
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record
 from frazil.ingest.batches.change_findings import change_findings_in
 from frazil.ingest.batches.job import JobRunner, job_of, with_hints
-from frazil.ingest.batches.outcome import NoColumns, Outcome, RejectedFields, Replan, SchemaChanged
+from frazil.ingest.batches.outcome import (
+    FirstValuesRefused,
+    NoColumns,
+    Outcome,
+    RejectedFields,
+    Replan,
+    SchemaChanged,
+)
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
+from frazil.ingest.tables.first_values import refused_kinds
 from frazil.ingest.tables.preflight import check_measured_columns, refuse_columns
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import (
@@ -38,6 +47,7 @@ from frazil.ingest.tables.state import find_no_op_change
 from frazil.ingest.tables.table import Planned, Table, set_key_columns
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
+from frazil.process.catalyst import TypeRefused
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
     NameConflict,
@@ -199,7 +209,7 @@ class SchemaUpdates:
             except UnavailableError as error:
                 if unknown_column(error) and report.bad_records.first and not requested_fields:
                     return Replan(None, report, (NoColumns(),))  # Why no record could bring the column.
-                raise
+                return _without_first_values(table, report, error)
             keyed = set_key_columns(self._catalog, created, report.schema.key_columns)
             return Replan(keyed, report, (SchemaChanged(len(keyed.schema.fields)), *change_findings_in(report)))
         except TypesDiffer as error:
@@ -213,6 +223,8 @@ class SchemaUpdates:
             raise first_bad_record(self._jobs, planned, schema, remedy) from None
         except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
+        except (TypeRefused, UnusableType) as error:
+            return _without_first_values(table, report, error)
 
     def sampled(self, planned: Planned, report: TaskReport) -> TaskReport:
         """Returns the report of a table's first batch with the fields and missing schemas of a sample of the records
@@ -247,6 +259,19 @@ class SchemaUpdates:
             requested_fields = agree_on_times(requested_fields)
         merged = dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True))
         return replace(report, schema=replace(report.schema, requested_fields=(merged,), missing=missing))
+
+
+def _without_first_values(
+    table: Table, report: TaskReport, error: TypeRefused | UnusableType | UnavailableError
+) -> Outcome:
+    """Returns the outcome of a batch whose first values make columns that the table cannot have.
+
+    Raises: as `refused_kinds`.
+    """
+    first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
+    mismatched = [bad.path for bad in report.bad_records.first if bad.kind == ErrorClass.TYPE_MISMATCH]
+    kinds = refused_kinds(table, error, first, mismatched)
+    return Replan(table.state, report, (FirstValuesRefused(kinds), *change_findings_in(report)))
 
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:

@@ -30,7 +30,7 @@ from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
 from frazil.types import Offsets, Writer, by_partition
 from frazil.upsert.kinds import check_kind
-from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns, check_ids
 from frazil.write.file_formats import check_properties
 
 log = structlog.get_logger("frazil")
@@ -143,6 +143,8 @@ class Loader:
             table.state = self.pipeline.schema_updates.queries.load(table)
         check_properties(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
+        if table.spec.changes.dedupe is not None:
+            check_ids(target_of(table))
         if table.spec.changes.mode == "upsert":
             check_columns(target_of(table))
             check_kind(target_of(table))

@@ -53,7 +53,7 @@ from frazil.spec import TableSpec
 from frazil.spec.settings import MetadataField
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.kinds import check_kind, missing_columns
-from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns, check_ids
 from frazil.write.file_formats import check_properties
 
 
@@ -164,11 +164,13 @@ def _check_declared(table: Table) -> None:
 
 
 def refuse_columns(table: Table, schema: Schema) -> None:
-    """Raises SpecError where a table with this schema cannot be an upsert table."""
+    """Raises SpecError where a table with this schema cannot be an upsert table, or drop duplicates."""
     if table.spec.changes.mode == "upsert":
         target = target_of(table, schema)
         check_columns(target, ())
         check_kind(target)
+    if table.spec.changes.dedupe is not None:
+        check_ids(target_of(table, schema))
 
 
 _CREATED = re.compile(r"frazil\.(.*)\.created")

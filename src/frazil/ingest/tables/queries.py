@@ -52,7 +52,17 @@ from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
-from frazil.process.program import Call, Expression, Field, Lookup, Program, Project, SparkPart, spark_columns
+from frazil.process.program import (
+    Call,
+    Expression,
+    Field,
+    Lookup,
+    Program,
+    Project,
+    SparkPart,
+    exploded_columns,
+    spark_columns,
+)
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import NoFieldLeft, compile_steps
@@ -66,6 +76,7 @@ from frazil.stages.stage import Origins, RowCondition, TableStage
 from frazil.stages.table import table_stages
 from frazil.types import EXTRA_COLUMNS, FIRST_PLACEHOLDER_ID
 from frazil.upsert.kinds import check_kind
+from frazil.upsert.lookup.live_rows import check_ids
 from frazil.write.target import TableTarget
 
 Read = TypeVar("Read")
@@ -308,9 +319,9 @@ class QueryTables:
             if not schema.fields:  # Steps have refused it.
                 settings = " and ".join(f"`{note.setting}`" for note in query.notes)
                 raise NoFieldLeft(f"{settings} drops every field that records have had", remedy="drop fewer")
+        _checked(table, schema)
         if table.spec.changes.mode != "upsert":
             return schema
-        _checked(table, schema)
         keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, row_columns(table.spec, keys or columns_of_keys(query, key_columns)))
 
@@ -453,6 +464,7 @@ class QueryTables:
         query = with_key(table.spec, query, seen)
         query = with_counts(table.spec, query)
         _refuse_keys_looked_up(table.spec, query)
+        _refuse_keys_of_elements(table.spec, query)
         refuse_lost_columns(table.spec, query)
         for stage in stages:
             query = _reshaped(query, stage)
@@ -482,6 +494,8 @@ def _checked(table: Table, schema: Schema) -> Schema:
     if table.spec.changes.mode == "upsert":
         target = target_of(table).with_schema(schema)
         check_kind(target)
+    if table.spec.changes.dedupe is not None:
+        check_ids(target_of(table).with_schema(schema))
     return schema
 
 
@@ -551,6 +565,20 @@ def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
                     remedy="name a column of the record's own fields",
                     where=spec.name,
                 )
+
+
+def _refuse_keys_of_elements(spec: TableSpec, query: Query) -> None:
+    """Raises SpecError where elements of a list identify rows: of the rows of a record only the last one would stay."""
+    if spec.changes.mode != "upsert" or spec.changes.counts_every_row:
+        return
+    exploded = Spellings(exploded_columns(program_of(query)))
+    for name in spec.changes.key_columns:
+        if exploded.find(name):
+            raise SpecError(
+                f"`key_columns` names `{name}`, which `explode` makes, and of the rows of one record the last one stays",
+                remedy="write `mode: append`, or `merge: {changes: count}`, with which each row is a change of its own",
+                where=spec.name,
+            )
 
 
 def _behind(fields: Schema, stage: Project) -> Schema:

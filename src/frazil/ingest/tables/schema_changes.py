@@ -44,7 +44,7 @@ from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.kinds import check_kind
-from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns, check_ids
 from frazil.write.target import metadata_columns
 
 CLASH_REMEDY = (
@@ -113,6 +113,8 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
             check_columns(target, keys)
             if is_whole:  # Declared columns, and those that a query makes, are checked when the table gets them.
                 check_kind(target)
+        if is_whole and records.spec.changes.dedupe is not None:
+            check_ids(target_of(records, after))
         return after
 
     return checked

@@ -314,6 +314,8 @@ class SchemaState:
     refusals: frozenset[str] = frozenset()
     #: Fields that cannot be columns of the table, by path with the reason: records with them are bad records.
     rejected: dict[Path, str] = field(default_factory=dict)
+    #: Fields without a column whose first values are of a kind that the table cannot have, with the kind and the reason.
+    refused_kinds: dict[Path, tuple[str, str]] = field(default_factory=dict)
     #: Names of fields that were dropped.
     dropped: frozenset[str] = frozenset()
     #: The schema change that the last batch requested, where it left the table unchanged.

@@ -177,7 +177,7 @@ class Table:
         """Forgets what was learned from batches of a table that was deleted and recreated."""
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
-        self.schema.rejected, self.bad_records.tally = {}, Tally()
+        self.schema.rejected, self.schema.refused_kinds, self.bad_records.tally = {}, {}, Tally()
         self.watches = stage_watches(self.spec)
         self.changes = ChangeState(resolved=self.changes.resolved)
 

@@ -29,6 +29,7 @@ from frazil.process.program import origins_of, spark_columns
 from frazil.process.steps import refused_lists
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
+from frazil.schema.parts import Path
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec import TableSpec
 from frazil.spec.grouped_tables import session_of
@@ -229,8 +230,23 @@ def _reading(table: Table) -> Reading:
         ),
         on_bad=spec.bad_records.on_bad_record,
         max_record_bytes=spec.bad_records.limits.record_bytes,
-        json=JsonTypes(numbers=spec.source.numbers, infers_times=spec.source.infer.timestamps),
+        json=JsonTypes(
+            numbers=spec.source.numbers,
+            infers_times=spec.source.infer.timestamps,
+            refused_kinds=tuple(sorted(table.schema.refused_kinds.items())),
+            texts=_texts_of_rest(spec),
+        ),
     )
+
+
+def _texts_of_rest(spec: TableSpec) -> tuple[Path, ...]:
+    """Returns the paths of the fields by which a route divides its records, of its table of the rest: that has every value
+    of them.
+    """
+    share = spec.source.share
+    if share is None or not share.is_rest or spec.changes.envelope is not None:
+        return ()
+    return tuple(source.path for source in share.division.to.sources if source.kind == "field")
 
 
 def _wire(value: ValueSpec, header: str = VALUE_HEADER) -> WireFormat:

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.lossless import format_type
-from frazil.errors import SpecError
+from frazil.errors import UnusableType
 from frazil.schema.arrow import Ints, arrow_type, as_written, field_id_of, is_every, one_array, unsliced, with_children
 from frazil.schema.selection import Path
 from frazil.types import DeleteFile
@@ -268,6 +268,11 @@ _NO_KEY = (
     " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
     " dead letters"
 )
+_NO_ID = (
+    "name other columns under `dedupe`: a list or map cannot identify events; if only some records have one there, declare"
+    " the column, `columns: {NAME: TYPE}`: they become dead letters"
+)
+_REMEDIES = {"key_columns": _NO_KEY, "dedupe": _NO_ID}
 _STRUCT_KEY = "name the columns inside it, or another one"
 _NO_ORDER = (
     "name another column under `order_by`, such as one that `columns` makes of a field inside it, or remove it to apply"
@@ -279,13 +284,22 @@ def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
     """Checks the types of the key columns and the ordering column. found: the key columns of a table that does not know
     its key yet.
 
-    Raises: SpecError where a column is a struct, list or map.
+    Raises: UnusableType where a column is a struct, list or map.
     """
     assert target.changes is not None
     for path in replace(target.changes, key_columns=tuple(found) or target.changes.key_columns).paths:
         _check_plain(target, path, "key_columns")
     if target.changes.order_by:
         _check_plain(target, (target.changes.order_by,), "order_by")
+
+
+def check_ids(target: TableTarget) -> None:
+    """Checks the types of the columns by which an append table drops duplicates.
+
+    Raises: UnusableType where a column is a struct, list or map.
+    """
+    for path in target.dedupe.paths if target.dedupe is not None else ():
+        _check_plain(target, path, "dedupe")
 
 
 def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
@@ -298,10 +312,12 @@ def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
         names.append(field.name)
         kind = field.field_type
     if not isinstance(kind, PrimitiveType):
-        raise SpecError(
+        is_struct = isinstance(kind, StructType)
+        raise UnusableType(
             f"the column {'.'.join(names)} has the type {format_type(kind)}, and `{setting}` takes columns with plain"
             " values only",
-            remedy=_NO_ORDER if setting == "order_by" else _STRUCT_KEY if isinstance(kind, StructType) else _NO_KEY,
+            tuple(names),
+            remedy=_NO_ORDER if setting == "order_by" else _STRUCT_KEY if is_struct else _REMEDIES[setting],
             where=target.name,
         )
 

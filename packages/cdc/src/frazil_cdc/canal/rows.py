@@ -302,8 +302,9 @@ class _Image:
 
 
 def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Iterator[tuple[Ints, Types]]:
-    """Yields the row numbers of messages with the same column types, and these types; last those of messages without
-    rows. Messages with invalid types are refused, and their rows are among the last.
+    """Yields the row numbers of messages with the same column types, and these types; behind them those of messages
+    without types, whose texts give a column no type where others do, and last those of messages without rows. Messages
+    with invalid types are refused, and their rows are among the last.
     """
     object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
@@ -320,7 +321,8 @@ def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.i
     is_bad = has_rows & (code < 0)
     texts.refuse(types, is_bad.astype(np.uint8), "mysqlType", _BAD_TYPES)
     row_codes = code[owner]
-    for number, column_types in enumerate(types_by_code):
+    for number in (*range(1, len(types_by_code)), 0):
+        column_types = types_by_code[number]
         places = np.flatnonzero(row_codes == number)
         if places.size and column_types is not None:
             yield places, column_types

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnusableType
 from frazil.schema.arrow import Ints, one_array
 from frazil.upsert.deduplicate import key_codes
 from frazil.write.target import TableTarget
@@ -62,9 +62,10 @@ def check_order(target: TableTarget) -> None:
             else f"make a time of it in the query, such as `cast({name} as timestamp) as {name}`; a table that has the"
             " column must be created again"
         )
-        raise SpecError(
+        raise UnusableType(
             f"`order_by: {name}` has the type {target.schema.find_field(name).field_type}, and with `mode: history`"
             " versions are valid from the time in it",
+            (name,),
             remedy=remedy,
             where=target.name,
         )

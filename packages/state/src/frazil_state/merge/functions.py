@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from frazil.column_names import Spellings
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.errors import SpecError
+from frazil.errors import UnusableType
 from frazil.schema.arrow import Bools
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.upsert.records.read_changes import refuse
@@ -96,7 +96,8 @@ def merged_columns(target: TableTarget) -> tuple[MergedColumn, ...]:
 def check_functions(target: TableTarget) -> None:
     """Checks the types of the columns that functions merge.
 
-    Raises: SpecError where a function does not take the type of its column, or a query lacks the column of a `count`.
+    Raises: UnusableType where a function does not take the type of its column; SpecError where a query lacks the column of
+        a `count`.
     """
     if target.changes is None or not target.changes.merge or not target.schema_json:
         return
@@ -104,8 +105,9 @@ def check_functions(target: TableTarget) -> None:
         is_taken, what = _TAKEN.get(column.function, (None, ""))
         if is_taken is not None and not is_taken(column.type):
             message = f"`merge.{column.name}`: `{column.function}` takes {what}, and the column has the type"
-            raise SpecError(
+            raise UnusableType(
                 f"{message} {_iceberg_type(target.schema, column.name)}",
+                (column.name,),
                 remedy=_remedy(column),
                 where=target.name,
             )
