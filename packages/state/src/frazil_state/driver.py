@@ -14,7 +14,7 @@ from frazil.upsert.kinds import CommittedRows, TableRows
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.write.target import TableTarget
 from frazil_state.dedupe.commit import commit_deduplicated, without_duplicates
-from frazil_state.history.columns import check_order, untracked_columns
+from frazil_state.history.columns import check_columns, untracked_columns
 from frazil_state.history.commit import commit_versions, prepare_versions
 from frazil_state.merge.functions import check_functions, unmerged_columns
 from frazil_state.merge.state import merge_parts
@@ -41,7 +41,7 @@ class HistoryTable(TableRows):
 
     def check(self, target: TableTarget) -> None:
         """See TableRows."""
-        check_order(target)
+        check_columns(target)
 
     def missing_columns(self, target: TableTarget) -> dict[str, list[str]]:
         """See TableRows."""

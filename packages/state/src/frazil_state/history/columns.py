@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError, UnusableType
 from frazil.schema.arrow import Ints, one_array
 from frazil.upsert.deduplicate import key_codes
@@ -22,7 +23,9 @@ def tracked_columns(target: TableTarget) -> list[str]:
     assert changes.history is not None
     names = [field.name for field in target.fields]
     if changes.history.track:
-        return [name for name in target.arrow_schema.names if name in changes.history.track]
+        columns = Spellings(target.arrow_schema.names)
+        tracked = {columns.find(name) for name in changes.history.track}
+        return [name for name in target.arrow_schema.names if name in tracked]
     others = {path[0] for path in changes.paths if len(path) == 1} | {changes.order_by}
     return [name for name in names if name not in others]
 
@@ -42,17 +45,18 @@ def untracked_columns(target: TableTarget) -> list[str]:
     """Returns the columns that `track` names and the table does not have."""
     if target.changes is None or target.changes.history is None or not target.schema_json:
         return []
-    names = {field.name for field in target.schema.fields}
-    return [name for name in target.changes.history.track if name not in names]
+    columns = Spellings(field.name for field in target.schema.fields)
+    return [name for name in target.changes.history.track if columns.find(name) is None]
 
 
-def check_order(target: TableTarget) -> None:
-    """Checks that the column which orders versions has times.
+def check_columns(target: TableTarget) -> None:
+    """Checks that the column which orders versions has times, and that what is tracked are columns.
 
-    Raises: SpecError where it has another type.
+    Raises: SpecError where it has another type, or a tracked name is that of a field inside of a column.
     """
     if target.changes is None or target.changes.history is None or not target.schema_json:
         return
+    _check_track(target, target.changes.history.track)
     name = target.changes.order_by
     kind = next((field for field in target.arrow_schema if field.name == name), None)
     if kind is not None and as_times(pa.nulls(0, kind.type)) is None:
@@ -71,6 +75,24 @@ def check_order(target: TableTarget) -> None:
         )
 
 
+def _check_track(target: TableTarget, track: Sequence[str]) -> None:
+    columns = Spellings(target.arrow_schema.names)
+    for name in track:
+        column = columns.find(name.partition(".")[0])
+        if (
+            columns.find(name) is None
+            and column is not None
+            and pa.types.is_nested(target.arrow_schema.field(column).type)
+        ):
+            raise UnusableType(
+                f"`track` names a field inside of the column `{column}`: `{name}`",
+                (column,),
+                remedy=f"track the whole column, `{column}`, or give the field a column of its own, such as"
+                f" `columns: {{NAME: {{type: string, field: {name}}}}}`",
+                where=target.name,
+            )
+
+
 def check_versions(target: TableTarget, format_version: int) -> None:
     """Checks that a table can have versions.
 
@@ -82,7 +104,7 @@ def check_versions(target: TableTarget, format_version: int) -> None:
             remedy="upgrade the table to format version 2 or 3",
             where=target.name,
         )
-    check_order(target)
+    check_columns(target)
 
 
 def tracked_codes(target: TableTarget, stored: Sequence[pa.Array], rows: pa.Table) -> Ints:

@@ -108,6 +108,29 @@ def test_track_chooses_the_columns_and_the_others_are_those_of_the_last_record(t
     assert kept.versions("seen") == [(1, 1, 3, 2), (1, 3, None, 4)]
 
 
+def test_track_finds_a_column_in_other_capitals(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, f"{_PLAIN}, track: [V]")
+    for number, value in enumerate("aab"):
+        kept.put_at(number + 1, {"k": 1, "v": value})
+        kept.catch_up()
+    assert kept.versions() == [(1, 1, 3, "a"), (1, 3, None, "b")]
+
+
+@pytest.mark.parametrize("mended", ["track: [o]", "track: [tag], columns: {tag: {type: string, field: o.tag}}"])
+def test_a_field_inside_of_a_column_is_tracked_with_it_or_as_a_column_of_its_own(tmp_path: Path, mended: str) -> None:
+    kept = Kept(tmp_path, f"{_PLAIN}, track: [o.tag]")
+    kept.put_at(1, {"k": 1, "v": "a", "o": {"tag": "x"}})
+    kept.put_at(2, {"k": 1, "v": "b", "o": {"tag": "x"}})
+    kept.put_at(3, {"k": 1, "v": "c", "o": {"tag": "y"}})
+    table = kept.catch_up()
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.reason == "`track` names a field inside of the column `o`: `o.tag`"
+    assert table.status.remedy.startswith("track the whole column, `o`, or give the field a column of its own, such as")
+    kept.spec = kept.spec.model_copy(update={"tables": Kept(tmp_path / "m", f"{_PLAIN}, {mended}").spec.tables})
+    kept.catch_up()
+    assert kept.versions() == [(1, 1, 3, "b"), (1, 3, None, "c")]
+
+
 def test_nested_values_and_nulls_are_compared(tmp_path: Path) -> None:
     kept = Kept(tmp_path, _PLAIN)
     values = [{"tags": ["a"]}, {"tags": ["a"]}, {"tags": ["a", None]}, {"tags": None}, {"tags": None}, {"tags": []}]
