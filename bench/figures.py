@@ -47,12 +47,10 @@ _METADATA = re.compile(r'"PUT \S*metadata\.json')
 
 
 def measure(place: Place) -> None:
-    """Every subject that is chosen, and the entries of the page that this measures anew."""
-    measured: list[Measured] = []
+    """Every subject that is chosen; each entry of the page is written as soon as it is measured."""
     for subject, what, runs, label in _every(place):
         place.write_result("figures", subject, what, runs)
-        measured.append(entry_of(subject, what, label, _quiet(runs), _circumstances(place)))
-    _keep(place, measured)
+        _keep(place, entry_of(subject, what, label, _quiet(runs), _circumstances(place)))
 
 
 def measure_recovery_of_connect(place: Place) -> None:
@@ -60,13 +58,13 @@ def measure_recovery_of_connect(place: Place) -> None:
     with place.attempt("recovery of kafka connect"):
         if runs := connect.recovery(place):
             place.write_result("figures", "connect", "kill", runs)
-            _keep(place, [entry_of("connect", "kill", "", runs, _circumstances(place))])
+            _keep(place, entry_of("connect", "kill", "", runs, _circumstances(place)))
 
 
-def _keep(place: Place, measured: Sequence[Measured]) -> None:
-    """Adds the entries to docs/figures.json."""
+def _keep(place: Place, measured: Measured) -> None:
+    """Adds an entry to docs/figures.json."""
     file = place.settings.docs / "figures.json"
-    write_figures(file, [*(read_figures(file) if file.exists() else ()), *measured])
+    write_figures(file, [*(read_figures(file) if file.exists() else ()), measured])
 
 
 def _every(place: Place) -> Iterator[tuple[str, str, list[Run], str]]:
