@@ -91,7 +91,7 @@ def test_20_tables_are_published_1000_times(broker: EmbeddedBroker, tmp_path: Pa
     chain = Chain(broker, tmp_path, tuple(f"t{number}" for number in range(20)), every="100ms", interval="1m")
     # Over an hour it pays to compile as soon as the JVM does by itself: warm, nineteen audits take 4 CPU-s in place of 6.
     chain.conf = {"spark.driver.extraJavaOptions": f"-Xshare:auto {COMPILES_SOON}"}
-    chain.writes = 10  # Else audits of a million rows are most of it.
+    chain.writes = 40  # Else audits of ever more rows are most of it.
     clock = SystemClock()
     begun_s = due_s = clock.monotonic_s()
     with chain.pipeline().start() as running, chain.changing(RATE):
