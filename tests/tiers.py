@@ -6,6 +6,8 @@ files, ends what the others of its file share.
 from __future__ import annotations
 
 import gc
+import os
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -71,6 +73,8 @@ LONGEST = (
     "test_interrupts.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
+_UNTIL = float(os.environ.get("FRAZIL_TESTS_UNTIL", "inf"))
+"""The epoch second after which no test begins: CI ends in time on a slow machine too, and names what it has not run."""
 _ROOT = Path(__file__).parent
 _PACKAGES = tuple(_ROOT.parent.glob("packages/*/tests"))
 # Hypothesis takes one value of twenty from the constants of all modules, for which each worker parses all of Frazil: five
@@ -95,6 +99,12 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:  # noqa: ARG00
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places)), _is_last(item)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > _UNTIL:
+        pytest.skip(f"{item.path.name} was not run, as the time of FRAZIL_TESTS_UNTIL was over: run it with `make test`")
 
 
 def _is_last(item: pytest.Item) -> bool:
