@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable
-from pyiceberg.table.snapshots import Operation
 
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE
@@ -129,8 +128,10 @@ class Scene:
     def lookups(self, name: str) -> list[Any]:
         """What the commits of records to a table name of their lookups, the oldest first, each once."""
         summaries = [one.summary for one in self.table(name).snapshots() if one.summary]
-        summaries = [one for one in summaries if one.operation is not Operation.REPLACE]  # Of table maintenance.
-        texts = [str(summary[f"frazil.{self.name}.lookups"]) for summary in summaries]
+        of_maintenance = f"frazil.{self.name}.maintenance-id"
+        texts = [
+            str(summary[f"frazil.{self.name}.lookups"]) for summary in summaries if summary[of_maintenance] is None
+        ]
         return [json.loads(text) for text in dict.fromkeys(texts)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,13 +103,15 @@ def _refusal(text: str, path: Path) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A pipeline file, with the module of functions that a page has beside it."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/guides/python-functions.md").read_text()
     (source,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "shop_functions.py").write_text(source)
-    return tmp_path / "frazil.yaml"
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path / "frazil.yaml"
+    sys.modules.pop("shop_functions", None)  # Other tests have another one.
 
 
 def test_every_block_that_is_a_part_of_a_pipeline_file_loads(path: Path) -> None:
