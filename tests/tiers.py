@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis.internal.conjecture import providers
+
+from frazil.clock import SystemClock
 
 TIERS = ("unit", "contracts", "simulation", "corpus", "docs", "spark", "integration", "acceptance")
 LONGEST = (
@@ -103,8 +104,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if time.time() > _UNTIL:
-        pytest.skip(f"{item.path.name} was not run, as the time of FRAZIL_TESTS_UNTIL was over: run it with `make test`")
+    if SystemClock().now_ms() > _UNTIL * 1000:
+        pytest.skip(
+            f"{item.path.name} was not run, as the time of FRAZIL_TESTS_UNTIL was over: run it with `make test`"
+        )
 
 
 def _is_last(item: pytest.Item) -> bool:
