@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.scan import ROOT, SOURCE, name_of, sources, tree
+from docs.scan import ROOT, name_of, nodes, sources, tree
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
@@ -26,21 +26,18 @@ def _is_compiled(function: ast.FunctionDef) -> bool:
 
 
 def test_no_module_has_more_than_six_hundred_lines() -> None:
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
-    assert {str(path.relative_to(SOURCE)): count for path, count in lines.items() if count > MODULE_LINES} == {}
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
 def test_no_function_has_more_than_sixty_lines_but_compiled_loops() -> None:
-    assert [name for path in SOURCE.rglob("*.py") for name in _long_functions(path)] == []
+    assert [name for path in sources() for name in _long_functions(path)] == []
 
 
 def _long_functions(path: Path) -> list[str]:
-    functions = [
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
-    ]
     return [
-        f"{path.relative_to(SOURCE)}:{function.name}"
-        for function in functions
+        f"{name_of(path)}:{function.name}"
+        for function in (node for node in nodes(path) if isinstance(node, ast.FunctionDef))
         if not _is_compiled(function) and _lines_of(function) > FUNCTION_LINES
     ]
 
