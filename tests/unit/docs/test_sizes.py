@@ -12,6 +12,7 @@ from docs.scan import ROOT, name_of, nodes, sources, tree
 MODULE_LINES = 600
 FUNCTION_LINES = 60
 CELL_WORDS = 30
+DECISION_LINES, DECISION_WORDS = 60, 800
 RECORD_FIELDS = 15
 LARGER_RECORDS = {
     "spec/models.py:RouteSpec": "its fields are keys of the pipeline file, and groups of keys: those of a table, and more",
@@ -74,3 +75,10 @@ def test_no_cell_and_no_item_of_the_architecture_has_more_than_thirty_words() ->
         texts += line.strip("|").split("|") if line.startswith("|") else re.findall(r"^\s*(?:-|\d+\.) (.*)", line)
     without_links = [re.sub(r"\]\([^)]*\)", "]", text) for text in texts]
     assert [text for text in without_links if len(text.split()) > CELL_WORDS] == []
+
+
+def test_a_decision_is_at_most_a_page() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs/decisions").glob("0*.md")}
+    sizes = {name: (len(text.splitlines()), len(text.split())) for name, text in pages.items()}
+    longer = [name for name, (lines, words) in sizes.items() if lines > DECISION_LINES or words > DECISION_WORDS]
+    assert sorted(longer) == [], "what was measured and tried belongs to docs/contributing/performance-diary.md"
