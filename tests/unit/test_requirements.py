@@ -62,6 +62,29 @@ def test_extras_add_by_entry_points_what_the_core_lists_of_them() -> None:
     assert added == {extra.name: dict(extra.added) for extra in EXTRAS}
 
 
+def test_linters_and_the_architecture_know_every_extra() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    modules = sorted(extra.module for extra in EXTRAS)
+    assert sorted(tools["mypy"]["mypy_path"]) == sorted(["src", *(f"packages/{name}/src" for name in _EXTRAS)])
+    assert sorted(tools["importlinter"]["root_packages"]) == ["frazil", *modules]
+    beside = tools["importlinter"]["contracts"][0]["layers"]
+    assert sorted(re.findall(r"frazil_\w+", " ".join(beside))) == modules
+    rows = re.findall(r"^\| \[`(\w+)`\]\(packages/", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert rows == sorted(_EXTRAS)
+
+
+def test_the_core_names_no_module_of_an_extra_to_import_it() -> None:
+    """The import contract sees statements alone; a module can also be imported by its name."""
+    module = re.compile(rf"({'|'.join(extra.module for extra in EXTRAS)})\b[\w.:]*")
+    texts = {
+        (path.relative_to(SOURCE).as_posix(), node.value)
+        for path in SOURCE.rglob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and module.fullmatch(node.value)
+    }
+    assert texts == set()
+
+
 def _project(folder: Path) -> dict[str, Any]:
     project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     return project

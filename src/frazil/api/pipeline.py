@@ -21,7 +21,7 @@ import structlog
 from frazil.api.redaction import Redaction
 from frazil.api.results import CheckResult, PlanResult, RunResult, VerifyResult
 from frazil.errors import FrazilError, SpecError, unforeseen
-from frazil.plugins.extras import is_installed, not_installed
+from frazil.plugins.driver import METHODS
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.environments import Overrides, overrides_of_process
 from frazil.spec.syntax.units import parse_duration
@@ -216,9 +216,7 @@ class Pipeline:
         Raises: SpecError for a name that no table has, for an option of another level, without the package frazil-verify,
         and as `run` does; UnavailableError where a service does not answer.
         """
-        if not is_installed("verify"):
-            raise not_installed("verify", "what compares tables with their topics")
-        verify_tables = importlib.import_module("frazil_verify.verify").verify_tables
+        verify_tables = METHODS.get("verify").caller
         with self._masked(), _one_jvm():
             tables = verify_tables(
                 self._spec,

@@ -1,1 +1,1 @@
-"""The catalog: its ports, its in-memory twin, and what Frazil stores in a table's metadata."""
+"""The catalog: its ports, the tables of Iceberg behind them, and what Frazil stores in a table's metadata."""

@@ -1,1 +1,4 @@
-"""Dead letters: the records that could not become rows, kept in dead-letter tables and replayed from there."""
+"""Dead letters: the records that could not become rows, kept in dead-letter tables.
+
+The package `deadletters` shows and replays them.
+"""

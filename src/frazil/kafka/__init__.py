@@ -1,1 +1,1 @@
-"""Kafka: the ports for topics, records and writing, their implementations on a cluster, and their in-memory twins."""
+"""Kafka: the ports for topics, records and writing, and their implementations on a cluster."""

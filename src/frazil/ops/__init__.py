@@ -1,1 +1,1 @@
-"""What the commands find out and decide, without printing: checks, plans, status, maintenance and dead letters."""
+"""What the commands find out and decide, without printing: checks, plans, status, lineage and maintenance."""

@@ -1,1 +1,1 @@
-"""What can be added from outside: formats, envelopes and catalogs by name. Pure data, below every other room."""
+"""What is chosen by name, in Frazil or in an installed package, by group of entry points. It is below every other room."""

@@ -1,7 +1,7 @@
 """What packages add to the driver, and tasks do not import.
 
 These are clients of schema registries, elections, clusters, observers of runs, what carries out the keys `atomic` and
-`lookup` of a table, and maintenance actions.
+`lookup` of a table, methods of the Python API, and maintenance actions.
 """
 
 from __future__ import annotations
@@ -138,6 +138,24 @@ class TableKeyKind:
 
 TABLE_KEYS: Registered[TableKeyKind] = Registered("frazil.table_keys", "setting", TableKeyKind, {})
 """By the key of the pipeline file."""
+
+
+@dataclass(frozen=True)
+class MethodKind:
+    """What carries out one method of `api.pipeline.Pipeline`."""
+
+    #: Of `verify`: `call(spec, table, level, (begin, end, sample), note, has_digests=…, scratch=…)` returns the
+    #: `api.results.VerifiedTable`s, as `module:name`.
+    call: str
+
+    @property
+    def caller(self) -> Callable[..., Any]:
+        """The function that carries it out."""
+        return function_of(self.call)
+
+
+METHODS: Registered[MethodKind] = Registered("frazil.methods", "method", MethodKind, {})
+"""By the name of the method."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,14 @@ EXTRAS = (
     ),
     Extra("testing", {"frazil.commands": ("test", "try")}),
     Extra("transactions", {"frazil.table_keys": ("atomic",)}),
-    Extra("verify", {"frazil.commands": ("repair", "verify"), "frazil.observers": ("verify",)}),
+    Extra(
+        "verify",
+        {
+            "frazil.commands": ("repair", "verify"),
+            "frazil.methods": ("verify",),
+            "frazil.observers": ("verify",),
+        },
+    ),
 )  # fmt: skip
 """Every extra with a package of its own."""
 

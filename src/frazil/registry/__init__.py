@@ -1,1 +1,1 @@
-"""The schema registry: its port, Confluent's API, the in-memory twin, and references between schemas."""
+"""The schema registry: the port that clients of packages implement."""

@@ -1,1 +1,1 @@
-"""Stages of a table: a room each, with its settings, what the driver makes of them, and what tasks do with changes."""
+"""Stages of a table: what each is asked by the driver and by tasks, and the changes that pass them."""

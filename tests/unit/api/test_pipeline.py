@@ -17,6 +17,8 @@ from frazil.api.results import RunResult
 from frazil.api.run import Stopping
 from frazil.errors import UnavailableError
 from frazil.ops.reports import Problem
+from frazil.plugins import registration
+from frazil.plugins.driver import METHODS
 
 HEAD = 'pipeline: shop\nkafka: {bootstrap.servers: "127.0.0.1:9", sasl.password: "${env:SHOP_PASSWORD}"}\n'
 SECRET = "hush/hush+hush"
@@ -71,6 +73,16 @@ def test_values_keep_their_types_and_secrets_their_references(file: Path) -> Non
         frazil.load(file, values={**values, "publish_offsets": "maybe"})
     assert SECRET not in str(raised.value)
     assert frazil.load(file, values=values).name == "shop"
+
+
+def test_a_method_of_a_package_that_is_not_installed_names_what_to_install(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_installed", lambda _: ())
+    monkeypatch.setattr(METHODS, "_loaded", {})
+    with pytest.raises(frazil.SpecError, match="the method `verify` is in the package frazil-verify") as raised:
+        frazil.load(file).verify()
+    assert raised.value.remedy == "install `frazil[verify]` with pip from where Frazil was installed"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from frazil.cli.commands import REGISTERED
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.plugins.driver import ACTIONS, ELECTIONS, OBSERVERS
+from frazil.plugins.extras import EXTRAS
 from frazil.plugins.formats import ENVELOPES, FORMATS
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES
@@ -80,3 +81,8 @@ def test_the_pages_name_every_group() -> None:
         for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, SERVED, REGISTERED)
     ]
     assert [group for group in groups if f"`{group}`" not in index] == []
+
+
+def test_the_pages_name_every_group_of_the_packages_beside_the_core() -> None:
+    pages = (PAGES / "README.md").read_text() + (PAGES / "packages.md").read_text()
+    assert [group for extra in EXTRAS for group in extra.added if f"`{group}`" not in pages] == []

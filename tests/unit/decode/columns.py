@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading
 from frazil.spec.syntax.types import parse_type
@@ -41,3 +41,13 @@ def decode(
 def faults(decoded: Decoded) -> list[tuple[int, str, str]]:
     """The misfits as plain tuples."""
     return [(mismatch.row, mismatch.path, mismatch.reason) for mismatch in decoded.mismatches]
+
+
+def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
+    """Returns the struct that holds every object of `values`, and a mismatch for each record without one."""
+    decoded = decode_json(values, ())
+    fields = decoded.requested_fields.get(())
+    if not fields:
+        return None, decoded.mismatches
+    struct = StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
+    return struct, decoded.mismatches

@@ -22,8 +22,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.json.records import decode_json, infer_json
-from tests.unit.decode.columns import decode, values_of
+from frazil.decode.json.records import decode_json
+from tests.unit.decode.columns import decode, infer_json, values_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _MODEST = settings(max_examples=20 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))

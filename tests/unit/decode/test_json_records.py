@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
-from frazil.decode.json.records import decode_json, infer_json
+from frazil.decode.json.records import decode_json
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import Bounds, TooMuch, bounded
 from frazil.decode.settings import Reading
-from tests.unit.decode.columns import decode, faults, fields_of, values_of
+from tests.unit.decode.columns import decode, faults, fields_of, infer_json, values_of
 
 
 def test_the_first_misfits_are_described_in_row_order_and_all_bad_records_counted_once() -> None:

@@ -15,7 +15,6 @@ from frazil.decode.avro.schema import find_misplaced, parse_avro, with_moved_log
 from frazil.ingest.tables.schemas import Schemas
 from frazil.spec.settings import ValueSpec
 from frazil_testing.memory_registry import MemoryRegistry
-from packages.registry.tests.unit.test_schema_check import look
 from tests.unit.ingest.tables.test_schemas import Scenario
 from tests.unit.ops.conftest import Scenario as OpsScenario
 from tests.unit.ops.conftest import scenario as ops_scenario
@@ -129,15 +128,6 @@ def test_two_tables_of_one_registry_may_read_it_differently() -> None:
     read = [schemas.fetch([number], "a", value)[number].text for value in settings]
     assert [text == _BESIDE for text in read] == [True, False]
     assert registry.asked == [f"id {number}"]
-
-
-def test_check_tells_what_a_schema_reports_in_vain_and_follows_the_setting(ops_scenario: OpsScenario) -> None:
-    registry = MemoryRegistry()
-    registry.register("avro", _BESIDE, subject="a-value")
-    [finding] = look(ops_scenario, registry)
-    assert (finding.is_ok, finding.found) == (True, f"a run adds ts: long; warning: {_WORDS.format('value')}")
-    [finding] = look(ops_scenario, registry, form="avro, logical_types: lenient")
-    assert (finding.is_ok, finding.found) == (True, "a run adds ts: timestamptz")
 
 
 def test_plan_tells_what_a_schema_reports_in_vain(ops_scenario: OpsScenario) -> None:

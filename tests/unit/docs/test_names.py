@@ -9,6 +9,7 @@ import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +32,8 @@ _NAME_IN_PATH = re.compile(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`(?:\*\*)?(?:, | \
 _MODULE = re.compile(r"`([a-z_]+(?:\.\w+)+)`")
 _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 
+AT_SEVERAL_HEIGHTS = ("shares", "stages")
+"""Rooms with files in several layers of the import contract."""
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
@@ -189,6 +192,34 @@ def test_import_contracts_name_modules_that_exist() -> None:
     layers = [f"{'.'.join(of.get('containers', ()))} {layer}" for of in contracts for layer in of.get("layers", ())]
     names = {name for layer in layers for name in re.findall(r"frazil\.([\w.]+)", layer)}
     assert [name for name in sorted(names) if not is_defined(name)] == []
+
+
+def test_the_rooms_of_the_architecture_are_in_the_order_of_the_import_contract() -> None:
+    rows = re.findall(
+        r"^\| (`\w+/`(?:, `\w+/`)*) \|", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [of["layers"] for of in contracts if of["name"] == "imports go down, never up"]
+    heights = {room: height for height, layer in enumerate(layers) for room in re.findall(r"\(frazil\.(\w+)\)", layer)}
+    rooms = [room for row in rows for room in re.findall(r"\w+", row) if room not in AT_SEVERAL_HEIGHTS]
+    assert [heights[room] for room in rooms] == sorted(heights[room] for room in rooms)
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == {*rooms, *AT_SEVERAL_HEIGHTS}
+
+
+def test_the_readme_of_a_package_names_each_of_its_files() -> None:
+    missing = []
+    for package in sorted(path.parent for path in PACKAGES.glob("*/pyproject.toml")):
+        [source] = package.glob("src/*")
+        names = set(re.findall(r"`([\w/.*]+)`", (package / "README.md").read_text(encoding="utf-8")))
+        for path in source.rglob("*.py"):
+            name = path.relative_to(source.parent).as_posix()
+            is_named = any(fnmatch(name, text if text.startswith("frazil_") else f"*/{text}") for text in names)
+            folders = [text for text in names if text.endswith("/") and name.startswith(text)]
+            if path.name not in ("__init__.py", "doors.py") and not is_named and not folders:
+                missing.append(name)
+    assert missing == []
 
 
 def vague_names(module: ast.Module) -> Iterator[tuple[int, str]]:

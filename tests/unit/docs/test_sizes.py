@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.scan import ROOT, SOURCE, name_of, sources, tree
+from docs.scan import ROOT, name_of, nodes, sources, tree
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
 CELL_WORDS = 30
+DECISION_LINES, DECISION_WORDS = 60, 800
 RECORD_FIELDS = 15
 LARGER_RECORDS = {
     "spec/models.py:RouteSpec": "its fields are keys of the pipeline file, and groups of keys: those of a table, and more",
@@ -26,21 +27,18 @@ def _is_compiled(function: ast.FunctionDef) -> bool:
 
 
 def test_no_module_has_more_than_six_hundred_lines() -> None:
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
-    assert {str(path.relative_to(SOURCE)): count for path, count in lines.items() if count > MODULE_LINES} == {}
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
 def test_no_function_has_more_than_sixty_lines_but_compiled_loops() -> None:
-    assert [name for path in SOURCE.rglob("*.py") for name in _long_functions(path)] == []
+    assert [name for path in sources() for name in _long_functions(path)] == []
 
 
 def _long_functions(path: Path) -> list[str]:
-    functions = [
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
-    ]
     return [
-        f"{path.relative_to(SOURCE)}:{function.name}"
-        for function in functions
+        f"{name_of(path)}:{function.name}"
+        for function in (node for node in nodes(path) if isinstance(node, ast.FunctionDef))
         if not _is_compiled(function) and _lines_of(function) > FUNCTION_LINES
     ]
 
@@ -77,3 +75,10 @@ def test_no_cell_and_no_item_of_the_architecture_has_more_than_thirty_words() ->
         texts += line.strip("|").split("|") if line.startswith("|") else re.findall(r"^\s*(?:-|\d+\.) (.*)", line)
     without_links = [re.sub(r"\]\([^)]*\)", "]", text) for text in texts]
     assert [text for text in without_links if len(text.split()) > CELL_WORDS] == []
+
+
+def test_a_decision_is_at_most_a_page() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs/decisions").glob("0*.md")}
+    sizes = {name: (len(text.splitlines()), len(text.split())) for name, text in pages.items()}
+    longer = [name for name, (lines, words) in sizes.items() if lines > DECISION_LINES or words > DECISION_WORDS]
+    assert sorted(longer) == [], "what was measured and tried belongs to docs/contributing/performance-diary.md"

@@ -371,3 +371,17 @@ def test_an_unsigned_number_is_a_decimal_unless_the_table_has_a_long(
     columns = {"id": column} if column else {"other": "int"}
     [finding] = look(scenario, registry, **columns)
     assert (finding.is_ok, finding.found) == (True, found)
+
+
+def test_a_logical_type_beside_its_type_is_reported_and_follows_the_setting(scenario: Scenario) -> None:
+    registry = MemoryRegistry()
+    field = {"name": "ts", "type": "long", "logicalType": "timestamp-millis"}
+    registry.register("avro", json.dumps({"type": "record", "name": "R", "fields": [field]}), subject="a-value")
+    [finding] = look(scenario, registry)
+    assert (finding.is_ok, finding.found) == (
+        True,
+        "a run adds ts: long; warning: field ts: the logicalType timestamp-millis is beside the type long, where Avro "
+        "ignores it; write `value: {format: avro, logical_types: lenient}` to read it as meant, or correct the schema",
+    )
+    [finding] = look(scenario, registry, form="avro, logical_types: lenient")
+    assert (finding.is_ok, finding.found) == (True, "a run adds ts: timestamptz")

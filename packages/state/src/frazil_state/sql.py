@@ -106,8 +106,6 @@ class _Reader:
     window: TimeWindow | None = None
     #: The entries of GROUP BY that are neither a window nor the place or the alias of a column.
     groups: list[_Item] = field(default_factory=list)
-    #: Aliases and names of columns of the select list that GROUP BY has.
-    grouped_names: set[str] = field(default_factory=set)
 
     def grouping(self) -> Grouping:
         select, group = self.places["from"], self.places["group"]

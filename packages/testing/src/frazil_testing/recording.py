@@ -311,16 +311,7 @@ class _Recording:
             symbols = [frozenset(kind.get("symbols", ())) for kind in names.values()]
             self._mask = self._mask.keeping_texts(frozenset[str]().union(*symbols))  # Others could not be written.
             return json.loads(as_json(decoded)), name
-        except (
-            ArithmeticError,
-            EOFError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-            WrongValue,
-            struct.error,
-        ) as error:
+        except _UNDECODABLE as error:
             raise SpecError(f"the record cannot be decoded: {error}", remedy=remedy, where=place) from None
 
 

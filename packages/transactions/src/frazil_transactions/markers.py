@@ -183,15 +183,12 @@ def read_marks(
     if not has_events:
         ids = pc.coalesce(ids, by_name["source_transaction"])
     rows = np.flatnonzero(is_change)
-    columns = [column.take(pa.array(rows)).to_pylist() for column in (normalize_ids(ids), *_rest(by_name))]
-    changes = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
+    facts = (normalize_ids(ids), by_name["commit_place"], by_name["total_order"])
+    columns = [column.take(pa.array(rows)).to_pylist() for column in facts]
+    changes = ((records[row], *of_change) for row, *of_change in zip(rows.tolist(), *columns, strict=True))
     if not is_strict:
         changes = (change for change in changes if not _lacks(*change[1:], has_events=has_events))
     return (_mark(*change, has_events=has_events) for change in changes), frozenset(decoded.missing)
-
-
-def _rest(by_name: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
-    return by_name["commit_place"], by_name["total_order"]
 
 
 def _lacks(transaction: str | None, place: str | None, order: int | None, *, has_events: bool) -> bool:

@@ -1,1 +1,1 @@
-"""Some of the newest commits of a running pipeline, compared with the topics on a schedule."""
+"""Tables compared with their topics: by a command, and newest commits on a schedule."""

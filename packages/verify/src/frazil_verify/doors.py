@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from frazil.cli.commands import Command
-from frazil.plugins.driver import ObserverKind
+from frazil.plugins.driver import MethodKind, ObserverKind
 
 if TYPE_CHECKING:  # Help needs what is here, and not the time of that import.
     from frazil.spec import PipelineSpec
@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # Help needs what is here, and not the time of that import.
 VERIFY = Command("verify", "frazil_verify.command:command", "Prove that tables have exactly the rows of their topics.")
 
 REPAIR = Command("repair", "frazil_verify.repair:command", "Mend the differences that a report of `verify` names.")
+
+METHOD = MethodKind("frazil_verify.verify:verify_tables")
+"""`verify` of the Python API's `Pipeline`."""
 
 
 def _is_wanted(spec: PipelineSpec, _environment: Mapping[str, str]) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Bodies, Decoded, Fate, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
+from frazil.decode.columns import Bodies, Decoded, Fate, Fault, bytes_of, first_mismatches, offsets_of
 from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
@@ -107,16 +107,6 @@ def _certainly_refused(contradictions: Sequence[tuple[int, I32]], among: Decoded
         if teller >= 0 and not after_another[teller]:
             refused[rows[rows > teller]] = True
     return refused & among.refused
-
-
-def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
-    """Returns the struct that holds every object of `values`, and a mismatch for each record without one."""
-    decoded = decode_json(values, ())
-    fields = decoded.requested_fields.get(())
-    if not fields:
-        return None, decoded.mismatches
-    struct = StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
-    return struct, decoded.mismatches
 
 
 def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[Path, bool]]:
