@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bench.records import make_pool
 from bench.wide import make_wide_pool
-from frazil.decode.json.records import infer_json
+from frazil.decode.json.records import decode_json
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.stages.changes import appended
@@ -32,9 +32,7 @@ _SAMPLE = 1000
 
 def measure(values: pa.BinaryArray, folder: str) -> dict[str, float]:
     """CPU-seconds per million records of each stage, all of the process's threads counted."""
-    found, _ = infer_json(values.slice(0, _SAMPLE))
-    assert found is not None
-    schema = new_schema((field.name, field.field_type) for field in found.fields)
+    schema = new_schema(decode_json(values.slice(0, _SAMPLE), ()).requested_fields[()].items())
     target = TableTarget("t", schema.model_dump_json(), TableFiles(folder, target_file_size_bytes=2**30))
     batches = [pa.concat_arrays([values.slice(start, _BATCH)]) for start in range(0, len(values), _BATCH)]
     writer, spent = FileWriter(target), dict.fromkeys(STAGES, 0.0)
