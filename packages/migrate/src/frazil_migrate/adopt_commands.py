@@ -33,6 +33,7 @@ from frazil_migrate.adopt.adopt import (
     Handover,
     Origin,
     Tool,
+    check_options,
     chosen,
     commit,
     handed_over,
@@ -103,6 +104,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
     """
     spec = read_spec(output, file)
     origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
+    check_options(origin)
     if (missing := missing_argument(origin)) is not None:
         raise missing
     with _open(spec) as desk:
