@@ -39,8 +39,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, offline: Offline = Fa
     names what it did not check. --show prints the settings first, without defaults and secrets.
 
     Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
-    query cannot be computed; 2 when
-    the pipeline file is wrong, also when one of its regular expressions matches no topic.
+    query cannot be computed; 2 when the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
     secrets = Secrets(os.environ, has_placeholders=offline)
     spec = load_spec(file, secrets=secrets)

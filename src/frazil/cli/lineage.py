@@ -24,7 +24,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     For a table without a query, the command shows the fields that fill its columns. A table that does not exist yet has
     no lineage.
 
-    Exit code: 0; 1 when the catalog does not answer.
+    Exit code: 0; 1 when the catalog does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     tables = find_tables(spec, topics_for_reading(spec), known_state(spec), table)

@@ -63,7 +63,8 @@ def command(
     Only actions due by `maintenance` in the pipeline file run. Works whether or not `frazil run` is running, on this
     machine or another. A round can be interrupted at any time: the next one continues.
 
-    Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.
+    Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed; 2
+    when the pipeline file is wrong.
     """
     if name is not None and table not in (None, name):
         raise SpecError(f"`{name}` and `--table {table}` name two tables", remedy="leave one of the two out")

@@ -47,10 +47,10 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     A table that is stopped or backing off is shown with reason, place and remedy. Works whether or not the pipeline is
     running, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
 
-    Exit code: 0 when everything is healthy; 4 when a table is stopped, backing off, missing or without a topic, or when
-    Kafka, the catalog or the running process does not answer. A pipeline that is not running is not an error, and neither is
-    lag, unless records wait for a table to which no run has committed yet, or which the last run could not read to its
-    end. With --watch it is that of the last status shown.
+    Exit code: 0 when everything is healthy; 2 when the pipeline file is wrong; 4 when a table is stopped, backing off,
+    missing or without a topic, or when Kafka, the catalog or the running process does not answer. A pipeline that is not
+    running is not an error, and neither is lag, unless records wait for a table to which no run has committed yet, or which
+    the last run could not read to its end. With --watch it is that of the last status shown.
     """
     pipeline, clock = open_pipeline(output, file), SystemClock()
     with pipeline.open_status() as reader:

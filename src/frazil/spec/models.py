@@ -96,7 +96,10 @@ def _read_environments(node: Node, _: Reading) -> tuple[str, ...]:
 
 
 def _read_routes(node: Node, _: Reading) -> list[Node]:
-    return list(forms.read_list(node, lambda route: route))
+    remedy = (
+        'write a route, such as `[{topic: events, by: type, to: "events.${type}", rest: events.others}]`, or remove it'
+    )
+    return list(forms.read_some(node, lambda route: route, remedy))
 
 
 COMMIT = section("commit", _read_commit)

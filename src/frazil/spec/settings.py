@@ -62,7 +62,8 @@ def _columns(form: re.Pattern[str], remedy: str) -> Form:
         return text
 
     schema = {"type": "array", "items": forms.TEXT.schema, "minItems": 1, "uniqueItems": True}
-    return Form(schema, read=lambda node, _: forms.read_list(node, read_one))
+    empty = "write names of columns, such as `[id]`, or remove it"
+    return Form(schema, read=lambda node, _: forms.read_some(node, read_one, empty))
 
 
 def _read_value(node: Node, _: Reading) -> Node:

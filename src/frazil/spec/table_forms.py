@@ -13,7 +13,7 @@ from frazil.plugins.functions import Function, import_function
 from frazil.secrets import has_reference, secrets_of
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.syntax import forms
-from frazil.spec.syntax.document import Items, Node, Scalar, Section
+from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, section
 from frazil.spec.syntax.problems import LABEL, advice, read_each
 from frazil.spec.syntax.types import parse_type, unit_of
@@ -89,7 +89,7 @@ def _number(value: Scalar) -> int | float | None:
 
 
 def _read_functions(node: Node, reading: Reading) -> tuple[Function, ...]:
-    """Reads the name of a function, or a list of names; each is imported."""
+    """Reads the name of a function, or a list of names that is not empty; each is imported."""
     functions: dict[str, Function] = {}
 
     def read_one(item: Node) -> None:
@@ -98,10 +98,8 @@ def _read_functions(node: Node, reading: Reading) -> tuple[Function, ...]:
             raise SpecError(f"`{LABEL}` has two functions `{function.name}`", remedy="keep one of them")
         functions[function.name.lower()] = function
 
-    if isinstance(node, Items):
-        forms.read_list(node, read_one)
-    else:
-        read_one(node)
+    remedy = "write the names of functions, such as `[module.function]`, or remove it"
+    forms.one_or_several(node, read_one, SpecError(f"`{LABEL}` is empty", remedy=remedy))
     return tuple(functions.values())
 
 
@@ -198,7 +196,10 @@ def _read_merge(node: Node, _: Reading) -> tuple[tuple[str, str], ...]:
     """Reads a mapping of columns to functions, or one function for all columns."""
     if isinstance(node, Scalar):
         return _with_orders(((ALL_COLUMNS, _merge_function(forms.read_text(node))),))
-    words = forms.entries_of(node, "`merge: {amount: sum, name: latest}`")
+    example = "`merge: {amount: sum, name: latest}`"
+    words = forms.entries_of(node, example)
+    if not words:
+        raise SpecError(f"`{LABEL}` is empty", remedy=f"write {example}, or remove it")
     read = ((key, key) for key in words)
     functions = read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False))))
     return _with_orders(tuple(functions))

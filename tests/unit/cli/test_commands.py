@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from frazil.cli.commands import COMMANDS, GROUPS, OTHER_PANEL, PANELS, every_command
 from frazil.cli.main import main
-from frazil.cli.output import Output, OutputFormat
+from frazil.cli.output import DEFAULT_FILE, Output, OutputFormat
 from frazil.runtime.machine import Check
 from frazil.spec import json_schema
 
@@ -23,6 +26,17 @@ def test_every_command_of_the_table_can_be_loaded() -> None:
 
 def test_every_group_of_the_table_is_described() -> None:
     assert {command.name.split()[0] for command in every_command() if " " in command.name} == set(GROUPS)
+
+
+def test_every_command_that_reads_the_pipeline_file_names_the_exit_code_of_a_wrong_one() -> None:
+    functions = {command.name: command.load() for command in every_command()}
+    reading = {
+        name: " ".join((function.__doc__ or "").split())
+        for name, function in functions.items()
+        if inspect.signature(function).parameters.get("file", SimpleNamespace(default=None)).default == DEFAULT_FILE
+    }
+    assert {"run", "dead-letters list", "dead-letters show", "adopt", "pause", "verify"} <= reading.keys()
+    assert [name for name, text in reading.items() if not re.search(r"Exit code:.* 2 (when|for) ", text)] == []
 
 
 def test_every_command_is_under_a_title_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:

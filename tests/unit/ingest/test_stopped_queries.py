@@ -115,7 +115,7 @@ def test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_
     service = made.start()
     service_scene.turn_until(service, lambda: only(service.tables).status.run_state is RunState.BACKING_OFF, 20)
     status = only(service.tables).status
-    assert "which no record has had yet" in status.reason
+    assert "which no record that can become a row has had yet" in status.reason
     assert "Frazil looks at further records" in status.remedy
     made.feed("a", {"id": 2, "ordr_id": 3, "ordr_at": 4})
     made.catch_up()

@@ -71,7 +71,8 @@ def command(
 
     Changes nothing; the pipeline may run meanwhile.
 
-    Exit code: 0 when every object is well; 1 when the catalog does not answer; 4 when one is missing or damaged.
+    Exit code: 0 when every object is well; 1 when the catalog does not answer; 2 when the pipeline file is
+    wrong; 4 when an object is missing or damaged.
     """
     spec = read_spec(output, file)
     with light_jvm(spec) as jvm:

@@ -76,7 +76,7 @@ def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: Tabl
     """Show the number of dead letters of each table by error class, with the timestamps of the first and the last record
     and one message as an example.
 
-    Exit code: 0; 1 when the catalog does not answer.
+    Exit code: 0; 1 when the catalog does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     tables: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def show(  # noqa: PLR0913  (each is an option)
     Keys, values and headers are shown as text, or in base64 where they are not UTF-8. Text output truncates long ones;
     --output json does not.
 
-    Exit code: 0; 1 when the catalog does not answer.
+    Exit code: 0; 1 when the catalog does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     selection = Selection(error_class, topic, partition, offset)

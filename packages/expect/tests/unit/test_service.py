@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import structlog
+from pyiceberg.types import LongType
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicReaders
-from frazil.spec.settings import EnvelopeSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.stages.expect_settings import ExpectationSpec
 from frazil.stages.protect_settings import ProtectRule
 from frazil.types import Balance
@@ -53,6 +54,19 @@ def stopped(scene: Scene) -> Table:
     service = scene.start()
     assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED, 50)
     return only(service.tables)
+
+
+def test_a_field_that_only_bad_records_have_had_is_waited_for_with_words_that_are_true(scene: Any) -> None:
+    made = scene(expect=(expect("warn"),), columns=(ColumnSpec(name="id", type=LongType()),))
+    made.feed("a", {"id": 4}, {"id": "x", "amount": 5})
+    service = made.start()
+    assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.BACKING_OFF, 50)
+    reason = only(service.tables).status.reason
+    assert reason == "the query names an unknown column `amount`, and no record that can become a row has had it yet"
+    made.feed("a", GOOD)
+    made.catch_up()
+    assert ids(made) == [4, 1]
+    assert [error_class for _, error_class, _ in reasons(made)] == ["type_mismatch"]
 
 
 def test_with_warn_rows_stay_and_what_does_not_meet_the_condition_is_counted(scene: Any) -> None:

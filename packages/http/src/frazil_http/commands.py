@@ -34,7 +34,8 @@ def pause(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> No
     """Pause one table of the running pipeline. A batch in flight is committed; no other begins until `frazil resume`, or
     until the process is started again. Other tables, and table maintenance, continue.
 
-    Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table.
+    Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table; 2 when the pipeline file is
+    wrong.
     """
     answer = _call(read_spec(output, file), "POST", table, "pause")
     output.result(answer, f"{table} is paused; {behind(answer['lag_records'])}")
@@ -44,7 +45,8 @@ def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> N
     """Continue one table of the running pipeline that is paused or stopped, from its progress in the table. A stopped table
     stops again while the cause remains.
 
-    Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table.
+    Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table; 2 when the pipeline file is
+    wrong.
     """
     answer = _call(read_spec(output, file), "POST", table, "resume")
     output.result(answer, f"{table} continues; {behind(answer['lag_records'])}")
@@ -56,7 +58,8 @@ def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: 
 
     The table must be paused or stopped. Without --yes the command only shows how many offsets would be read again.
 
-    Exit code: 0 when it is done; 1 without --yes, when no process answers, or when the table cannot begin again.
+    Exit code: 0 when it is done; 1 without --yes, when no process answers, or when the table cannot begin again; 2
+    when the pipeline file is wrong.
     """
     answer = _call(read_spec(output, file), "POST", table, "reset", dry_run=json.dumps(not yes))
     output.result(answer, "\n".join(_lines(table, answer)))
@@ -67,7 +70,8 @@ def stand_down(output: Output, file: SpecFile = DEFAULT_FILE) -> None:
     """Let another process of the pipeline take over all tables of the process that answers at `http.listen`. Batches in
     flight are committed first; the process becomes a standby.
 
-    Exit code: 0 when it has released its tables; 1 when no process answers, none stands by, or none could take over.
+    Exit code: 0 when it has released its tables; 1 when no process answers, none stands by, or none could take over; 2 when
+    the pipeline file is wrong.
     """
     answer = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
     output.result(answer, f"{answer['leadership']['name']} has released its tables")

@@ -181,9 +181,13 @@ class _Reading:
             raise UnusableSchema("it has `properties` that are not an object")
         if properties:
             return Record({name: self._property(node, name, part, depth) for name, part in properties.items()})
-        further = node.schema.get("additionalProperties")
-        if isinstance(further, dict) and further:
-            return Dictionary(self.read(node.enter(further), depth + 1))
+        patterns, further = node.schema.get("patternProperties", {}), node.schema.get("additionalProperties")
+        if not isinstance(patterns, dict):
+            raise UnusableSchema("it has `patternProperties` that are not an object")
+        values = [*patterns.values(), *([] if further is False else [further])]
+        if values and all(isinstance(part, dict) and part for part in values):
+            # Which names a pattern means is not tried: a value is of one of the kinds.
+            return Dictionary(either([self.read(node.enter(part), depth + 1) for part in values]))
         return Open("its object names no properties")
 
     def _property(self, node: Node, name: str, part: Any, depth: int) -> Kind:
@@ -201,7 +205,7 @@ def _parts(node: Node, keyword: str) -> list[Node]:
 
 def _implied(schema: Mapping[str, Any]) -> str | None:
     """Returns the type implied by keywords that apply to only one type."""
-    if "properties" in schema or isinstance(schema.get("additionalProperties"), dict):
+    if "properties" in schema or isinstance(schema.get("additionalProperties"), dict) or "patternProperties" in schema:
         return "object"
     return "array" if "items" in schema or "prefixItems" in schema else None
 

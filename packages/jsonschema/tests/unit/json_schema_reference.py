@@ -43,6 +43,9 @@ ROWS: Mapping[str, Sequence[Any]] = {
         {**_object(a=_INTEGER), "additionalProperties": _STRING}, {"type": "object"},
         {"type": "object", "additionalProperties": _INTEGER}, {"additionalProperties": _object(a=_INTEGER)},
         {"type": "object", "additionalProperties": True}, {"type": "object", "patternProperties": {"^a": _INTEGER}},
+        {"type": "object", "patternProperties": {"^a": _INTEGER}, "additionalProperties": False},
+        {"type": "object", "patternProperties": {"^a": {"type": "number"}}, "additionalProperties": _INTEGER},
+        {"type": "object", "patternProperties": {"^a": _STRING}, "additionalProperties": _INTEGER},
         _object(a={}),
     ),
     "Arrays": (

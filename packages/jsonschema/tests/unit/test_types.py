@@ -102,6 +102,31 @@ def test_what_is_left_out_is_inferred_from_the_records_at_any_depth() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("patterns", "further", "column", "value"),
+    [
+        ({"^s_": STRING}, STRING, "map<string, string>", {"s_a": "x", "b": "y"}),
+        ({"^n_": {"type": "number"}}, INTEGER, "map<string, double>", {"n_a": 1.5, "b": 1}),
+        ({"^n_": {"type": "number"}, "^i_": INTEGER}, False, "map<string, double>", {"n_a": 1.5, "i_b": 1}),
+        ({"^s_": STRING}, INTEGER, "", {"s_a": "x", "b": 1}),
+        ({"^s_": STRING}, None, "", {"s_a": "x", "b": 1}),
+        ({"^s_": STRING}, True, "", {"s_a": "x", "b": 1}),
+        ({"^s_": True}, INTEGER, "", {"s_a": "x", "b": 1}),
+    ],
+)
+def test_a_map_holds_the_values_of_every_name_that_its_schema_allows(
+    patterns: object, further: object, column: str, value: dict[str, object]
+) -> None:
+    inner = {"type": "object", "patternProperties": patterns, "additionalProperties": further}
+    struct = read_json_schema(json.dumps({"properties": {"id": INTEGER, "v": inner}})).struct
+    assert {field.name: str(field.field_type) for field in struct.fields if field.name != "id"} == (
+        {"v": column} if column else {}
+    )
+    decoded = decode_json(values_of([json.dumps({"id": 1, "v": value})]), struct.fields)
+    assert decoded.mismatches == []
+    assert bool(decoded.requested_fields) is not bool(column)
+
+
 @pytest.mark.parametrize("schema", [{}, True, {"type": "object"}, {"additionalProperties": STRING}])
 def test_a_schema_that_reports_nothing_leaves_everything_to_the_records(schema: object) -> None:
     found = read_json_schema(json.dumps(schema))

@@ -481,7 +481,7 @@ def test_a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected(
 
 def test_a_key_that_no_record_has_had_yet_is_waited_for(scene: Any) -> None:
     made = scene()
-    assert "unknown field country_code, and no record has had it yet" in _refused(made, {"id": 1})
+    assert "unknown field country_code, and no record that can become a row has had it yet" in _refused(made, {"id": 1})
     made.settings["columns"] = (ColumnSpec(name="country_code", type=StringType()),)
     made.catch_up()
     assert [row["country"] for row in made.rows("n.a")] == [None]

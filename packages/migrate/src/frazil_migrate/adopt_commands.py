@@ -33,6 +33,7 @@ from frazil_migrate.adopt.adopt import (
     Handover,
     Origin,
     Tool,
+    check_options,
     chosen,
     commit,
     handed_over,
@@ -98,11 +99,12 @@ def adopt(  # noqa: PLR0913  (each is an option)
     Shows the offsets beside the ends of the topics, and changes nothing without --apply. The tool must be stopped. A table
     that has progress of this pipeline is left as it is.
 
-    Exit code: 0 when there is nothing to do, or it is done; 1 when a table is refused, or a service does not answer; 4
-    when --apply would do something.
+    Exit code: 0 when there is nothing to do, or it is done; 1 when a table is refused, or a service does not answer; 2
+    when the pipeline file or an option is wrong; 4 when --apply would do something.
     """
     spec = read_spec(output, file)
     origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
+    check_options(origin)
     if (missing := missing_argument(origin)) is not None:
         raise missing
     with _open(spec) as desk:
@@ -131,7 +133,8 @@ def release(
     Shows the offsets, and changes nothing without --apply. A running pipeline stops the table. Repeat the command where it
     was interrupted.
 
-    Exit code: 0 when it is done; 1 when it is refused, or a service does not answer; 4 when --apply would do something.
+    Exit code: 0 when it is done; 1 when it is refused, or a service does not answer; 2 when the pipeline file or an
+    option is wrong; 4 when --apply would do something.
     """
     spec = read_spec(output, file)
     target = Origin(tool, group, checkpoint)

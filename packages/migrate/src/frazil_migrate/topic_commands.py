@@ -72,7 +72,7 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
 def show(output: Output, topic: OneTopic = None, file: SpecFile = DEFAULT_FILE) -> None:
     """Show the AutoMQ table-topic keys of topics: those of their configuration and those of the control topic, which win.
 
-    Exit code: 0; 1 when Kafka does not answer.
+    Exit code: 0; 1 when Kafka does not answer; 2 when the pipeline file is wrong.
     """
     spec = _following(output, file)
     keys_by_topic = topics_for_reading(spec).topic_keys(spec.control_topic)

@@ -18,6 +18,8 @@ import yaml
 from confluent_kafka import KafkaException
 
 from frazil.cli.main import main
+from frazil.errors import UnavailableError
+from frazil_migrate import adopt_commands
 from frazil_migrate.imports import automq
 from packages.migrate.tests.unit.imports import examples
 
@@ -275,12 +277,45 @@ def test_a_missing_option_and_its_choices_are_one_line(capsys: pytest.CaptureFix
         ("release s.a --to spark", "give --checkpoint with a folder that is empty"),
         ("release s.a --to group", "give --group; Kafka Connect's is connect-CONNECTOR"),
         ("release s.a --to flink", "release the table to a group; Flink starts from it with `scan.startup.mode`"),
+        ("adopt --from kafka-connect --checkpoint c", "leave out --checkpoint"),
+        ("adopt --from spark --checkpoint c --group g", "leave out --group"),
+        ("adopt --from flink --group g --offsets o", "leave out --group"),
+        ("adopt --from spark --checkpoint c --offsets o", "leave one of the two out"),
+        ("adopt --from group --group g --columns a,b", "leave one of the two out"),
+        ("adopt --from flink --offsets o --columns a,b", "leave one of the two out"),
+        ("release s.a --to group --group g --checkpoint c", "leave out --checkpoint"),
+        ("release s.a --to spark --checkpoint c --group g", "leave out --group"),
     ],
 )
-def test_a_missing_argument_is_asked_for_before_a_service(
+def test_a_missing_or_useless_argument_is_named_before_a_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, remedy: str
 ) -> None:
     file = tmp_path / "frazil.yaml"
     file.write_text('pipeline: p\nkafka: {bootstrap.servers: "localhost:1"}\ntables: {s.a: {topic: a}}\n')
     assert main([*words.split(), "--file", str(file), "--output", "json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["remedy"].startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "adopt --from kafka-connect",
+        "adopt --from spark --checkpoint c",
+        "adopt --from spark --offsets o",
+        "adopt --from group --group g",
+        "adopt --from flink --columns a,b",
+        "release s.a --to group --group g",
+        "release s.a --to spark --checkpoint c",
+    ],
+)
+def test_without_the_useless_argument_the_command_asks_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    def answer(_: object) -> None:
+        raise UnavailableError("Kafka does not answer")
+
+    monkeypatch.setattr(adopt_commands, "topics_for_reading", answer)
+    file = tmp_path / "frazil.yaml"
+    file.write_text('pipeline: p\nkafka: {bootstrap.servers: "localhost:1"}\ntables: {s.a: {topic: a}}\n')
+    assert main([*words.split(), "--file", str(file), "--output", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "Kafka does not answer"

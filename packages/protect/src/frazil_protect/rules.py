@@ -134,8 +134,7 @@ def protected_paths(
         origin = (origins or {}).get(field.name, (field.name,))
         if origin is not None:
             for _, paths, rule in _parts_of(protection, field, origin):
-                names = (name for path in paths for name in spelled(path))
-                rules |= dict.fromkeys(map(fold_case, names), rule)
+                rules |= dict.fromkeys(map(fold_case, paths), rule)
     return rules
 
 
@@ -248,17 +247,19 @@ def _parts(
     path: Path,
     paths: frozenset[str],
     around: Rule | None,
+    are_keys: bool = False,
 ) -> Iterator[tuple[Path, frozenset[str], Rule]]:
     """Yields the parts of a column that are replaced, each with the paths by which rules may name it, and its rule. kinds:
     the type with the names of the table, and with those of the records. paths: of the whole. around: the rule of what the
-    whole is in. Keys of maps are hashed, whatever the action, so that they stay distinct.
+    whole is in. are_keys: whether the whole is the keys of a map: these are hashed, whatever the action, so that they stay
+    distinct.
     """
     kind, in_records = kinds
     rule = protection.rule_for(paths) or around
     if rule is None and not pa.types.is_nested(kind):
         rule = protection.rule_inside(paths)
     if rule is not None and (rule.action in ("drop", "null") or not pa.types.is_nested(kind)):
-        action: Action = "hash" if path[-1:] == ("key",) else rule.action
+        action: Action = "hash" if are_keys else rule.action
         label = rule.label or min(paths, key=lambda candidate: (len(candidate), candidate))
         yield path, paths, replace(rule, action=action, label=label)
         return
@@ -268,7 +269,9 @@ def _parts(
             inner_paths |= (
                 paths  # `phones.number` names the member of a list's elements, as `phones.element.number` does.
             )
-        yield from _parts(protection, (inner, inner_in_records), (*path, name), frozenset(inner_paths), rule)
+        are_inner_keys = pa.types.is_map(kind) and name == "key"
+        inner_kinds = (inner, inner_in_records)
+        yield from _parts(protection, inner_kinds, (*path, name), frozenset(inner_paths), rule, are_inner_keys)
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:

@@ -32,7 +32,7 @@ from frazil.stages.notes import Action
 from frazil.stages.record_key import RecordKey, key_id_of
 from frazil.write.target import METADATA_TYPES
 from frazil_protect.kernels import canonical, protect_headers, protected_values
-from frazil_protect.rules import Protection, Rule, load_parts, protecting
+from frazil_protect.rules import Protection, Rule, load_parts, protected_paths, protecting
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 KEY = RecordKey(SECRET)
@@ -192,6 +192,24 @@ def _call_of(stage: Project) -> Call:
 def test_a_rule_for_a_nested_field_is_for_all_inside_and_hashes_keys_of_maps() -> None:
     found = _protected(Rule("by_email", "constant", value="x"))
     assert found["by_email"] == [[(_hash("by_email.key", "x@y.z"), {"email": "x", "note": "x"})], None]
+
+
+@pytest.mark.parametrize(("column", "name"), [("api", "key"), ("api", "value"), ("api", "element"), ("apis", "key")])
+@pytest.mark.parametrize("action", ["drop", "null", "mask", "hash"])
+def test_a_member_with_the_name_of_a_part_of_a_list_or_map_is_a_member(column: str, name: str, action: Action) -> None:
+    member = StructType(_field(2, name, StringType()), _field(3, "other", StringType()))
+    kind = member if column == "api" else ListType(4, member, element_required=False)
+    records, protection = Schema(_field(1, column, kind)), Protection((Rule(f"{column}.{name}", action),), KEY)
+    stage = protecting(records, protection)
+    assert stage is not None
+    program = Program((stage,), tuple(Field(made, expression.type) for made, expression in stage.columns))
+    given = {name: "secret-1234", "other": "o"}
+    array = pa.array([given if column == "api" else [given]], arrow_type(kind))
+    (value,) = evaluate(program, {column: array}, 1).columns[0].to_pylist()
+    made: dict[str, dict[str, Any]] = {"drop": {}, "null": {name: None}, "mask": {name: "****1234"}}
+    expected = made.get(action, {name: _hash(f"{column}.{name}", "secret-1234")}) | {"other": "o"}
+    assert value == (expected if column == "api" else [expected])
+    assert column not in protected_paths(records, protection)
 
 
 def test_a_pattern_finds_fields_at_any_depth_and_the_first_rule_decides() -> None:

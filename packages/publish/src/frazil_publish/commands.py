@@ -63,8 +63,8 @@ def publish(
     the records since then are read again. --to sets main to another snapshot of the branch; if it is an older one, nothing
     is published by schedule until this command is run without --to.
 
-    Exit code: 0 when it is done; 1 when a service does not answer; 4 when an audit does not hold, or main has commits that
-    the branch lacks.
+    Exit code: 0 when it is done; 1 when a service does not answer; 2 when the pipeline file is wrong; 4 when an audit does
+    not hold, or main has commits that the branch lacks.
     """
     if sum((override, discard, to is not None)) > 1:
         remedy = "write one of --override, --discard and --to"
@@ -104,7 +104,8 @@ def watermark(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -
     """Print the record timestamp up to which a table is complete for its readers: all records of its topics with an earlier
     one are in what main has, unless they came late. For jobs that wait for it, such as in Airflow.
 
-    Exit code: 0 when it is known; 1 when a service does not answer; 4 when readers see nothing yet.
+    Exit code: 0 when it is known; 1 when a service does not answer; 2 when the pipeline file is wrong; 4 when readers see
+    nothing yet.
     """
     spec = read_spec(output, file)
     _find(spec, table)

@@ -87,6 +87,9 @@ tables:
     stops: "`key_columns` names `SKU`, which `explode` makes, and of the rows of one record the last one stays"
 """
     assert is_well(play(cases, pipeline, queries))
-    rows = "    rows: [{id: 1, sku: 1, n: 9, changes: 2}, {id: 1, sku: 2, n: 3, changes: 2}]\n"
+    rows = (
+        "    rows: [{id: 1, sku: 1, n: 9, changes: 2}, {id: 1, sku: 2, n: 3, changes: 2}]\n    dropped: {explode: 3}\n"
+    )
+    without = "      - value: {id: 2, lines: null}\n      - value: {id: 2, lines: []}\n      - value: {id: 2}\n"
     merged = pipeline.replace("mode: upsert", "mode: upsert\n    merge: {changes: count}")
-    assert is_well(play(f"{cases.partition('    stops')[0]}{rows}", merged, queries))
+    assert is_well(play(f"{cases.partition('    stops')[0]}{without}{rows}", merged, queries))

@@ -81,7 +81,8 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     `--foreign` judges tables that another tool fills from their topics, such as Kafka Connect's sink. FILE describes them as
     a pipeline file does; `frazil import` writes one.
 
-    Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
+    Exit code: 0 when every table is equal; 1 when one could not be compared; 2 when the pipeline file is wrong;
+    4 when one differs.
     """
     choices: tuple[tuple[Level, bool], ...] = (("ledger", ledger), ("rows", rows), ("independent", independent))
     levels = [name for name, is_chosen in choices if is_chosen]

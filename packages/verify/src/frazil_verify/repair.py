@@ -113,7 +113,8 @@ def command(
     The table is judged again first, so a difference that is gone is left alone. A report that was applied is not applied
     again. The pipeline may run meanwhile: rows whose key later records change are left to these.
 
-    Exit code: 0 when there is nothing to do or the plan was committed; 4 when a plan is shown.
+    Exit code: 0 when there is nothing to do or the plan was committed; 2 when the pipeline file is wrong; 4 when a plan
+    is shown.
     """
     plan = repair(read_spec(output, file), table, report, apply, output.doing)
     output.result(plan.document(), "\n".join(_lines(plan)))

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.tables import create_table
 from frazil.error_classes import ErrorClass
-from frazil.errors import SpecError, UnavailableError, UnusableType
+from frazil.errors import ConflictError, SpecError, UnavailableError, UnusableType
 from frazil.failpoints import hit
 from frazil.ingest.batches.bad_records import first_bad_record
 from frazil.ingest.batches.change_findings import change_findings_in
@@ -166,7 +166,7 @@ class SchemaUpdates:
         """Creates the table, or changes its schema as the report requests; returns the outcome of the batch.
 
         Raises:
-            RecordError: two records have different types for a field.
+            RecordError: two records have different types for a field, and one of them does not fit the other.
             SpecError: two columns have one name, or the table would have too many columns.
             ConflictError: the table was recreated.
         """
@@ -220,7 +220,11 @@ class SchemaUpdates:
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
-            raise first_bad_record(self._jobs, planned, schema, remedy) from None
+            contradiction = first_bad_record(self._jobs, planned, schema, remedy)
+            if not isinstance(contradiction, ConflictError):
+                raise contradiction from None
+            # The first types hold every value of the batch, such as decimals of another scale.
+            return self.update(planned, _requesting(report, first))
         except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
         except (TypeRefused, UnusableType) as error:
@@ -272,6 +276,11 @@ def _without_first_values(
     mismatched = [bad.path for bad in report.bad_records.first if bad.kind == ErrorClass.TYPE_MISMATCH]
     kinds = refused_kinds(table, error, first, mismatched)
     return Replan(table.state, report, (FirstValuesRefused(kinds), *change_findings_in(report)))
+
+
+def _requesting(report: TaskReport, requested_fields: RequestedFields) -> TaskReport:
+    """Returns the report with these fields in place of those that tasks request."""
+    return replace(report, schema=replace(report.schema, requested_fields=(dump_requested_fields(requested_fields),)))
 
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:

@@ -228,7 +228,8 @@ def columns_without_fields(table: Table, schema: Schema) -> Iterator[str]:
     """Yields a warning for the columns that a key of an upsert table names and the table does not have."""
     if table.spec.changes.mode == "upsert" and schema.fields:
         for key, names in missing_columns(replace(target_of(table), schema_json=schema.model_dump_json())).items():
-            yield f"`{key}` names {', '.join(names)}, and the table has no such column: no record has had the field yet"
+            without = "and the table has no such column: no record that can become a row has had the field yet"
+            yield f"`{key}` names {', '.join(names)}, {without}"
 
 
 def field_in_image(spec: TableSpec) -> str:

@@ -320,7 +320,10 @@ def _lost(spec: TableSpec, setting: str, name: str, columns: Sequence[str]) -> S
     if spec.query.keep_fields and not any(_folded(field) == path[: len(field)] for field in spec.query.keep_fields):
         message = f"`keep_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="add it to `keep_fields`", where=spec.name)
-    message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, columns)
+    message, remedy = (
+        f"`{setting}` names `{name}`, which no record that can become a row has had yet",
+        advice(name, columns),
+    )
     if spec.shape.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)
     return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
@@ -337,7 +340,7 @@ def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> It
         if spec.shape.unknown_fields != "add" or not may_come:
             raise
         raise UnavailableError(
-            f"{error.message}, and no record has had it yet",
+            f"{error.message}, and no record that can become a row has had it yet",
             remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
             where=where,
         ) from error

@@ -14,7 +14,7 @@ from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.decode.settings import Envelope, Framing
 from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.catalyst import NameTaken
-from frazil.process.program import Field, Literal, Program, Project, origins_of
+from frazil.process.program import Field, Literal, Program, Project, exploded_columns, origins_of
 from frazil.process.steps import Steps
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
@@ -82,6 +82,12 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
             }
         )
 
+    keys = spec.changes.key_columns
+    if query is not None and spec.changes.envelope is None:
+        # A record without elements makes no row, and lacks no key.
+        exploded = Spellings(exploded_columns(program_of(query)))
+        keys = tuple(column for column in keys if exploded.find(column) is None) or keys
+
     # The order of a column made of several fields is known of rows alone, once the query has made them.
     order = fields_of(spec.changes.order_by) if spec.changes.order_by else ()
 
@@ -90,7 +96,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
-            "key_columns": tuple(next(iter(fields_of(column))) for column in spec.changes.key_columns),
+            "key_columns": tuple(next(iter(fields_of(column))) for column in keys),
             "order_by": next(iter(order)) if len(order) == 1 else None,
         }
     )

@@ -108,6 +108,14 @@ def read_list(node: Node, read: Callable[[Node], _Item]) -> tuple[_Item, ...]:
     return tuple(read_each(enumerate(node), read))
 
 
+def read_some(node: Node, read: Callable[[Node], _Item], remedy: str) -> tuple[_Item, ...]:
+    """Returns what `read` makes of each item of a list that is not empty. remedy: for an empty one."""
+    items = read_list(node, read)
+    if not items:
+        raise SpecError(f"`{LABEL}` is empty", remedy=remedy)
+    return items
+
+
 def one_or_several(node: Node, read: Callable[[Node], _Item], if_empty: SpecError) -> tuple[_Item, ...]:
     """Returns what `read` makes of a value, or of each item of a list that is not empty."""
     if not isinstance(node, Items):
@@ -154,7 +162,8 @@ def by_name(
     also: Callable[[Section], None] | None = None,
 ) -> Form:
     """A mapping of names to sections, each of which gets its name. short: the key of a section that is written as one
-    value. as_text: whether that is text, whatever YAML takes it for. also: adds what else is hidden in a section.
+    value. as_text: whether that is text, also where YAML takes it for a boolean or a number. also: adds what else is
+    hidden in a section.
     """
 
     def read(node: Node, _: Reading) -> list[Node]:
@@ -162,8 +171,9 @@ def by_name(
 
     def named(name: str, value: Node) -> Node:
         if short and not isinstance(value, Section):
-            text = replace(value, kind="text") if as_text and isinstance(value, Scalar) else value
-            value = Section({short: text}, value.line, {short: value.line})
+            if as_text and isinstance(value, Scalar) and value.kind != "nothing":
+                value = replace(value, kind="text")
+            value = Section({short: value}, value.line, {short: value.line})
         if isinstance(value, Section):
             value.hide("name", name)
             if also is not None:
@@ -240,10 +250,8 @@ def _parse_names(text: str) -> Path:
 
 
 def _read_paths(node: Node, _: Reading) -> tuple[Path, ...]:
-    paths = read_list(node, lambda item: parse_path(read_text(item)))
-    if not paths:
-        remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
-        raise SpecError(f"`{LABEL}` is empty", remedy=remedy)
+    remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
+    paths = read_some(node, lambda item: parse_path(read_text(item)), remedy)
     refuse_twice(paths, ".".join)
     return paths
 

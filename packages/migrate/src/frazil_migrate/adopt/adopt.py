@@ -56,6 +56,10 @@ _REMEDIES = {
 }
 
 
+_TOOLS_OF_OPTIONS = {"group": (Tool.KAFKA_CONNECT, Tool.GROUP), "checkpoint": (Tool.SPARK,)}
+"""The options that only some tools have a use for."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """The tool to adopt from, as the command names it."""
@@ -207,6 +211,18 @@ def _plan(
     return Handover(
         table.name, "adopt", source_offsets.place, progress.offsets, lag_records(progress.offsets, ends), commit=commit
     )
+
+
+def check_options(origin: Origin) -> None:
+    """Raises SpecError for an option that would be ignored: another tool's, or a second place of the offsets."""
+    given = [name for name in ("group", "checkpoint", "offsets", "columns") if getattr(origin, name) is not None]
+    for name, tools in _TOOLS_OF_OPTIONS.items():
+        if name in given and origin.tool not in tools:
+            tool_names = " and ".join(tool.value for tool in tools)
+            raise SpecError(f"--{name} is for {tool_names}, not for {origin.tool.value}", remedy=f"leave out --{name}")
+    if len(given) > 1:
+        first, second = given[:2]
+        raise SpecError(f"--{first} and --{second} name two places of the offsets", remedy="leave one of the two out")
 
 
 def missing_argument(origin: Origin) -> SpecError | None:

@@ -23,7 +23,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
 from frazil.ops.seen_by_readers import refuse_unseen
 from frazil.types import Commit, Offsets, as_json, by_partition
-from frazil_migrate.adopt.adopt import Handover, Origin, Tool, load
+from frazil_migrate.adopt.adopt import Handover, Origin, Tool, check_options, load
 from frazil_migrate.adopt.kafka_connect import control_ends, find_sink
 from frazil_migrate.adopt.offsets import Services, refuse_members
 from frazil_migrate.adopt.spark import write_checkpoint
@@ -137,16 +137,19 @@ def _target(services: Services, table: str, target: Origin) -> tuple[str, Mappin
 
 
 def check_target(target: Origin) -> None:
-    """Raises SpecError for a tool that cannot be given offsets, and for one without what they are written to."""
-    if target.tool is Tool.SPARK and target.checkpoint is None:
-        _new_folder(None)
-    if target.tool is Tool.GROUP and target.group is None:
-        raise SpecError("the group is not named", remedy=_GROUP_REMEDY)
+    """Raises SpecError for a tool that cannot be given offsets, for another tool's option, and for one without what they are
+    written to.
+    """
     if target.tool not in (Tool.KAFKA_CONNECT, Tool.GROUP, Tool.SPARK):
         raise SpecError(
             f"{target.tool.value} cannot be given offsets",
             remedy="release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
         )
+    check_options(target)
+    if target.tool is Tool.SPARK and target.checkpoint is None:
+        _new_folder(None)
+    if target.tool is Tool.GROUP and target.group is None:
+        raise SpecError("the group is not named", remedy=_GROUP_REMEDY)
 
 
 def _new_folder(checkpoint: Path | None) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import yaml
@@ -304,7 +305,7 @@ class Draft:
 
     def _without_secrets(self, text: str, path: tuple[str, ...]) -> str:
         """Returns the text with references of the pipeline file in place of other references and of literal secrets."""
-        text = _PROVIDER.sub(self._reference, text)
+        text = _PROVIDER.sub(partial(self._reference, path), text)
         has_names_of_fields = path[0] in ("tables", "routes") and path[-2] != "properties"
         literals = {
             secret for secret in secrets_of("" if has_names_of_fields else path[-1], text) if "${" not in secret
@@ -312,11 +313,11 @@ class Draft:
         for secret in sorted({text} if text in literals else literals, key=len, reverse=True):
             if secret in text:
                 variable = self._variable(f"{path[0]}_{path[-1]}", secret)
-                self.lose(self._key_of(secret) or ".".join(path), _NOT_PRINTED, _SET.format(variable))
+                self.lose(self._key_of(secret, path) or ".".join(path), _NOT_PRINTED, _SET.format(variable))
                 text = text.replace(secret, f"${{env:{variable}}}")
         return text
 
-    def _reference(self, match: re.Match[str]) -> str:
+    def _reference(self, path: tuple[str, ...], match: re.Match[str]) -> str:
         """Returns the reference for one to Kafka's config providers: env, directories with a file per value, and others."""
         provider, where = match.groups()
         place, _, key = where.rpartition(":")
@@ -328,7 +329,7 @@ class Draft:
             return match[0]
         variable = self._variable(key, match[0])
         held = f"the config provider `{provider}` is Kafka Connect's own"
-        self.lose(self._key_of(match[0]) or key, held, _SET.format(variable))
+        self.lose(self._key_of(match[0], path) or key, held, _SET.format(variable))
         return f"${{env:{variable}}}"
 
     def _variable(self, name: str, content: str) -> str:
@@ -338,8 +339,16 @@ class Draft:
             plain += "_2"
         return plain
 
-    def _key_of(self, secret: str) -> str | None:
-        return next((key for key, value in self._given.items() if secret in value), None)
+    def _key_of(self, secret: str, path: tuple[str, ...]) -> str | None:
+        """Returns the setting that the secret at `path` comes from; None where it comes from none. Of several settings that
+        have it, that with the most words of the path.
+        """
+        keys = [key for key, value in self._given.items() if secret in value]
+        return max(keys, key=lambda key: len(_words(key) & _words(".".join(path))), default=None)
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 class _Dumper(yaml.SafeDumper):

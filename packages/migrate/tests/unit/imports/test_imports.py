@@ -61,12 +61,13 @@ def test_every_setting_that_is_carried_over_is_so_in_an_example(tool: str) -> No
     table = IMPORTS[tool][0]
     keys = []
     for text in EXAMPLES[tool].values():
-        taken = imported(tool, text).carried
+        found = imported(tool, text)
+        taken = [*found.carried, *(loss.key for loss in found.losses if "the value is a secret" in loss.reason)]
         for place, kind in re.findall(r'"(transforms\.\w+)\.type": "[\w.]*\.(\w+)', text):
             keys += [key.replace(place, kind, 1) for key in taken if key.startswith(f"{place}.")]
         keys += taken
-    found = {one.name for key in keys if (one := table.find(key.rpartition("/")[2])) is not None}
-    missing = {one.name for one in table.keys if one.answer is Answer.CARRIED} - found
+    in_examples = {one.name for key in keys if (one := table.find(key.rpartition("/")[2])) is not None}
+    missing = {one.name for one in table.keys if one.answer is Answer.CARRIED} - in_examples
     assert missing == set()
 
 
@@ -235,6 +236,26 @@ def test_a_second_cluster_or_registry_is_reported() -> None:
     }
     found = reasons(imported("kafka-connect", json.dumps(config)))
     assert {"consumer.override.bootstrap.servers", "schema registry"} <= found.keys()
+
+
+@pytest.mark.parametrize("secret", ["hushhush", "${vault:kv/shop:login}"])
+def test_each_of_several_settings_with_one_secret_is_named(secret: str) -> None:
+    secrets = {
+        "iceberg.kafka.sasl.password": secret,
+        "iceberg.kafka.ssl.key.password": secret,
+        "iceberg.catalog.token": secret,
+        "iceberg.catalog.s3.secret-access-key": secret,
+        "value.converter.bearer.auth.token": secret,
+    }
+    avro = {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": "http://r",
+    }
+    found = imported("kafka-connect", json.dumps(examples.UNWRAPPED | avro | secrets))
+    named = {loss.key: loss.remedy for loss in found.losses if loss.key in secrets}
+    assert named.keys() == secrets.keys()
+    variables = re.findall(r"\$\{env:(\w+)\}", found.text)
+    assert {word for remedy in named.values() for word in remedy.split() if word.isupper()} == set(variables)
 
 
 def test_secrets_of_other_config_providers_become_variables() -> None:

@@ -41,13 +41,13 @@ from frazil_state.merge.sums import AVERAGE, COUNT, SUM, average, join
 _IN_TABLE = -1
 _CACHE_BYTES = 256 * 1024 * 1024
 _columns = ColumnCache(_CACHE_BYTES)
-_MOST_ELEMENTS = 100_000
+_MOST_ELEMENTS, _MOST_DIGITS = 100_000, 38
 _OVERFLOW = (
-    "declare the column with a larger type, such as `columns: {{{}: decimal(38,0)}}`, and create the table again from the"
-    " topic, or group by more columns"
+    'declare the column with a larger type, such as `columns: {{{0}: "{1}"}}`, and create the table again from the topic,'
+    " or group by more columns"
 )
 _OVERFLOW_OF_QUERY = (
-    "give the value a larger type in the query, such as `cast(VALUE as decimal(38,0))`, and create the table again from"
+    "give the value a larger type in the query, such as `cast(VALUE as {1})`, and create the table again from"
     " the topic, or group by more columns"
 )
 _LARGE_AVERAGE = (
@@ -300,4 +300,13 @@ def _refuse(batch: MergedChanges, column: MergedColumn, is_bad: Bools, reason: s
     key = ", ".join(f"{name}={key_text(values[row])}" for name, values in zip(names, batch.ranked.keys, strict=True))
     what = reason.format(target.schema.find_field(column.name).field_type)
     key = "a key that the table protects" if target.record_key is not None else key
-    raise SpecError(f"`merge.{column.name}`: {what}, for {key}", remedy=remedy.format(column.name), where=target.name)
+    remedy = remedy.format(column.name, _larger_type(column.type))
+    raise SpecError(f"`merge.{column.name}`: {what}, for {key}", remedy=remedy, where=target.name)
+
+
+def _larger_type(kind: pa.DataType) -> str:
+    """Returns the type of larger sums with the fractions of these numbers: of the largest decimals only a double has any."""
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    return (
+        "double" if pa.types.is_decimal(kind) and kind.precision == _MOST_DIGITS else f"decimal({_MOST_DIGITS},{scale})"
+    )

@@ -6,6 +6,7 @@ import datetime
 import math
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,23 +147,34 @@ def test_a_sum_of_doubles_that_overflows_on_the_way_is_infinite(tmp_path: Path) 
     assert merging.table_rows("k", "n") == [(1, math.inf)]
 
 
-@pytest.mark.parametrize(("kind", "value"), [("long", 2**63 - 1), ("int", 2**31 - 1), ("decimal(38,0)", 10**38 - 1)])
+@pytest.mark.parametrize(
+    ("kind", "value", "larger"),
+    [
+        ("long", 2**63 - 1, "decimal(38,0)"),
+        ("int", 2**31 - 1, "decimal(38,0)"),
+        ("decimal(5,2)", Decimal("999.99"), "decimal(38,2)"),
+        ("decimal(38,0)", 10**38 - 1, "double"),
+    ],
+)
 def test_a_sum_that_its_column_cannot_hold_stops_the_table_before_the_commit(
-    tmp_path: Path, kind: str, value: int
+    tmp_path: Path, kind: str, value: Any, larger: str
 ) -> None:
     settings = f'mode: upsert, key_columns: [k], columns: {{k: int, n: "{kind}"}}, merge: {{n: sum}}'
     merging = Merging(tmp_path, settings)
-    merging.tell({"k": 1, "n": value}, {"k": 2, "n": -value})
+    merging.tell({"k": 1, "n": _number(value)}, {"k": 2, "n": _number(-value)})
     assert merging.table_rows("k", "n") == [(1, value), (2, -value)]
     for number in (1, -1):
         table = merging.tell({"k": 1, "n": number}) if number > 0 else merging.catch_up()
         assert table.status.run_state is RunState.STOPPED
-        what = kind.replace("decimal(38,0)", "decimal(38, 0)")
+        what = kind.replace(",", ", ")
         assert table.status.reason == f"`merge.n`: the sum is larger than the type {what} of the column, for k=1"
-        assert table.status.remedy.startswith(
-            "declare the column with a larger type, such as `columns: {n: decimal(38,0)}`"
-        )
+        written = f'`columns: {{n: "{larger}"}}`'
+        assert table.status.remedy.startswith(f"declare the column with a larger type, such as {written}, and ")
     assert merging.table_rows("k", "n") == [(1, value), (2, -value)]
+    mended = _again(merging, settings.replace(f'n: "{kind}"', f'n: "{larger}"'))
+    mended.catch_up()
+    exact = float if larger == "double" else Decimal
+    assert mended.table_rows("k", "n") == [(1, exact(value + 1)), (2, exact(-value))]
 
 
 def test_decimals_are_added_exactly(tmp_path: Path) -> None:
@@ -196,6 +208,11 @@ def test_a_function_for_all_columns_fills_a_row_of_partial_records(tmp_path: Pat
     merging.tell({"k": 1, "name": "a"}, {"k": 1, "city": "b"})
     merging.tell({"k": 1, "name": None, "street": "c"})
     assert merging.table_rows("k", "name", "city", "street") == [(1, "a", "b", "c")]
+
+
+def _number(value: Any) -> Any:
+    """The number as JSON has it."""
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _again(merging: Merging, settings: str) -> Merging:
