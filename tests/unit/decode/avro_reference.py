@@ -161,8 +161,8 @@ _NOTES = """
 - If the table has a column of the underlying type, or of another compatible type, a value is read as [that
   type](conversions.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
   bytes, a record without fields as a struct of nulls.
-- Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` beside a
-  field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,
+- Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` next to
+  a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,
   `plan` and the log report it, and `value: {format: avro, logical_types: lenient}` applies it.
 - Aliases are previous names of a column in the same record type. Defaults have no effect, because every record is decoded
   with its own schema.

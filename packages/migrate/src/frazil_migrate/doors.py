@@ -2,8 +2,8 @@
 
 from frazil.cli.commands import Command
 
-ADOPT = Command("adopt", "frazil_migrate.adopt_commands:adopt", "Take over tables that another tool has written.")
-RELEASE = Command("release", "frazil_migrate.adopt_commands:release", "Hand a table back to another tool.")
+ADOPT = Command("adopt", "frazil_migrate.adopt_commands:adopt", "Continue tables that another tool has written.")
+RELEASE = Command("release", "frazil_migrate.adopt_commands:release", "Give a table back to another tool.")
 
 
 def _import(tool: str, source: str) -> Command:

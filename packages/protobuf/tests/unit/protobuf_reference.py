@@ -164,7 +164,7 @@ absent field without presence has Protobuf's default; lists and maps are empty.
 
 Protobuf's rules for repeated occurrences apply: the last value of a field wins, parts of a message are merged, the last
 entry of a map key wins, lists may be packed or not. Enums are the exception: a number without a name is stored as its
-digits, also in closed enums (as in proto2), where Protobuf itself hides it.
+digits, even in closed enums (as in proto2), where Protobuf itself hides it.
 
 A recursive message has no finite column type: each recursive value is a string with the value's Protobuf JSON, with
 field names as in the .proto file and keys in alphabetical order. This JSON omits numbers without a name in a closed
