@@ -449,7 +449,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
         "4",
         "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`);"
         " a record failed (`try`), a case is not as expected (`test`), a table differs from its topic (`verify`) or is not"
-        " published (`publish`, `watermark`), or a setting was not imported (`import`)",
+        " published (`publish`, `watermark`), or a setting was not carried over (`import`)",
     ),
     ("130", "ended by a second Ctrl-C"),
     ("141", "the reader of standard output has closed it, as `head` does"),

@@ -154,8 +154,8 @@ STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\
 The table lists how [`frazil import {tool}`](../migrate/{tool}.md) handles each setting. The first row that matches a
-setting decides; `*` stands for any text. A setting that is not imported, or is unknown, is reported with the reason and
-what to do."""
+setting decides; `*` stands for any text. A setting that is not carried over, or is unknown, is reported with the reason
+and what to do."""
 DEAD_LETTERS = """\
 The table `<table>__dead_letters`, or the table in `dead_letters: {table: …}`, has a row for each bad record. See [work
 with dead letters](../guides/dead-letters.md).

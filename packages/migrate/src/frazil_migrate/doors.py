@@ -8,7 +8,7 @@ RELEASE = Command("release", "frazil_migrate.adopt_commands:release", "Give a ta
 
 def _import(tool: str, source: str) -> Command:
     target = f"frazil_migrate.import_commands:{tool.replace('-', '_')}"
-    return Command(f"import {tool}", target, f"Make a pipeline file of {source}.")
+    return Command(f"import {tool}", target, f"Turn {source} into a pipeline file.")
 
 
 IMPORT_KAFKA_CONNECT = _import("kafka-connect", "a connector of Kafka Connect's Iceberg sink")

@@ -348,7 +348,7 @@ def _lines(plan: RepairPlan) -> list[str]:
         return [f"{plan.table}: this report was applied before"]
     added, removed = plural(len(plan.added), "row"), plural(plan.removed.total(), "row")
     if not plan.repairs:
-        return [f"{plan.table}: nothing of the report differs any more"]
+        return [f"{plan.table}: no difference of the report exists any longer"]
     verb = "added {}, removed {}" if plan.is_done else "to add {}, to remove {}"
     lines = [f"{plan.table}: {verb.format(added, removed)}"]
     lines += [f"  {finding.kind}: {finding.text}" for finding in plan.findings[:_SHOWN]]
