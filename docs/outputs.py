@@ -81,7 +81,7 @@ _NOT_OF_WATERMARKS = (
 _TELLING = keys_of(TableCondition, without=("state",))
 STATUS = Document(
     "frazil status",
-    "Printed also while Kafka, the catalog or the process does not answer: unknown values are null.",
+    "Printed even while Kafka, the catalog or the process does not answer: unknown values are null.",
     {
         "ok": ("boolean", "Whether everything is healthy; the exit code is 4 otherwise."),
         **keys_of(PipelineReport),
@@ -325,10 +325,13 @@ DOCUMENTS = (
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\
-With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
-bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, \
-`frazil topic set`, `unset` and `show` the keys of each of `topics`, `frazil dev \
-broker` its `bootstrap_servers`, `pid` and `directory` once it listens. `frazil demo` prints its `tables` with the \
-numbers of records sent and rows found, the result of a `query`, `catalog` and `warehouse`, and `ok`, which is true \
-when all records arrived. `frazil setup` prints the number of `jars` for each use, the path of the `bundle` or null, and \
-`slower`, the reason why starts will be slower than they could be, empty when all was compiled and recorded."""
+With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of
+bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. Commands without a section print:
+
+- `frazil schema`: the JSON Schema itself
+- `frazil topic set`, `unset` and `show`: the keys of each of `topics`
+- `frazil dev broker`: its `bootstrap_servers`, `pid` and `directory`, once it listens
+- `frazil demo`: its `tables` with the numbers of records sent and rows found, the result of a `query`, `catalog` and
+  `warehouse`, and `ok`, which is true when all records arrived
+- `frazil setup`: the number of `jars` for each use, the path of the `bundle` or null, and `slower`, the reason why starts
+  will be slower than they could be, empty when all was compiled and recorded"""

@@ -23,6 +23,8 @@ RESULTS = (
     TableCondition, Lag, TableProgress, Noticed, Derived, VerifyResult, VerifiedTable,
 )  # fmt: skip
 _INTRODUCTION = """\
+A Python program checks, plans and runs a pipeline with the functions that the commands use:
+
 ```python
 import frazil
 
@@ -56,10 +58,10 @@ structlog, its configuration applies to the events. Secrets are masked in both.
 - Relative paths in the pipeline file are relative to the current directory, as for the commands."""
 
 
-def python_page(note: str) -> list[str]:
+def python_page() -> list[str]:
     """Returns the blocks of the page."""
     members = [member for name, member in vars(Pipeline).items() if not name.startswith("_") and name != "open_status"]
-    blocks = ["# The Python API", note, _INTRODUCTION, "## Functions", *_function("frazil.load", load)]
+    blocks = ["# The Python API", _INTRODUCTION, "## Functions", *_function("frazil.load", load)]
     blocks += _function("frazil.udf", frazil.udf)
     blocks += ["## Pipeline", _text(Pipeline), "### Properties", _table(_properties(Pipeline))]
     for member in members:

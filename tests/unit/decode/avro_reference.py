@@ -134,10 +134,10 @@ AVRO_FAULTS: list[tuple[str, Node, bytes]] = [
 ]
 """Bodies that are refused; the schema is that of a field `v`, the body that of a record with it."""
 
+_NOTE = "\nGenerated from the decoder by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # Avro types
-
-Generated from the decoder by `make docs`; a test verifies it.
 
 A record is decoded with its writer's schema ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)), from its
 first byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same name; a
@@ -181,7 +181,7 @@ underscores. A namespace may be any text, such as `db-1.shop`."""
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_INTRODUCTION, *_types(), _NOTES, *_faults(), _LIMITS]) + "\n"
+    return "\n".join([_INTRODUCTION, *_types(), _NOTES, *_faults(), _LIMITS, _NOTE]) + "\n"
 
 
 def column_type(node: Node) -> str:

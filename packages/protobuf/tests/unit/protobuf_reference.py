@@ -152,10 +152,10 @@ TROUBLES: tuple[tuple[str, bytes], ...] = (
     ("a message nested 1,000 times", b""),
 )
 
+_NOTE = "\nGenerated from the decoder by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # Protobuf types
-
-Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one message; each field is a column with its name in the .proto file, matched [without regard to
 case](../guides/names.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf
@@ -185,7 +185,7 @@ The schema is `{_TROUBLED}`."""
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_INTRODUCTION, *_sections(), _TROUBLES_TITLE, *_troubles()]) + "\n"
+    return "\n".join([_INTRODUCTION, *_sections(), _TROUBLES_TITLE, *_troubles(), _NOTE]) + "\n"
 
 
 @lru_cache
