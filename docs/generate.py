@@ -102,7 +102,7 @@ _SAMPLE = Progress(
 def pipeline_file_page() -> str:
     """Every key, from the JSON Schema that `frazil schema` prints."""
     schema = json_schema()
-    lines = ["# The pipeline file", _NOTE, texts.PIPELINE_FILE]
+    lines = ["# The pipeline file", texts.PIPELINE_FILE]
     for name, (title, words) in texts.SECTIONS.items():
         section = schema["$defs"][name] if name else schema
         known = schema["$defs"][texts.LIKE[name]]["properties"] if name in texts.LIKE else {}
@@ -164,7 +164,7 @@ def _anchor(section: str) -> str:
 
 def cli_page() -> str:
     """Every command with its options, from the functions that are called."""
-    lines = ["# The command line", _NOTE, texts.CLI, "## Exit codes", _table(("code", "meaning"), EXIT_CODES)]
+    lines = ["# The command line", texts.CLI, "## Exit codes", _table(("code", "meaning"), EXIT_CODES)]
     found = {command.name: typer_command(command) for command in every_command() if is_written(command)}
     shared = set.intersection(*({option.name for option in one.params} for one in found.values()))
     lines += ["## Options of every command", texts.SHARED_OPTIONS]
@@ -252,7 +252,7 @@ def errors_page() -> str:
     }
     head = ("error", "exit code", "meaning", "remedy")
     document = f"```json\n{json.dumps(example, indent=2)}\n```"
-    return _page(["# Errors", _NOTE, texts.ERRORS, _table(head, rows), texts.ERRORS_END, document])
+    return _page(["# Errors", texts.ERRORS, _table(head, rows), texts.ERRORS_END, document])
 
 
 def dead_letters_page() -> str:
@@ -261,7 +261,7 @@ def dead_letters_page() -> str:
     rows = [(f"`{one}`", one.entry.meaning, one.entry.remedy, _link(one.entry.page)) for one in ErrorClass]
     blocks = [texts.DEAD_LETTERS, "## Classes of error", texts.DEAD_LETTERS_CLASSES, _table(head, rows)]
     kept = ", ".join(f"`{one}`" for one in ErrorClass if not one.entry.quotes_values)
-    return _page(["# Dead letters", _NOTE, *blocks, f"{texts.DEAD_LETTERS_QUOTES} {kept}."])
+    return _page(["# Dead letters", *blocks, f"{texts.DEAD_LETTERS_QUOTES} {kept}."])
 
 
 def _link(page: str) -> str:
@@ -282,12 +282,12 @@ def progress_page() -> str:
     blocks = [texts.PROGRESS, _table(("key", "type", "meaning", "example"), rows)]
     replays = _table(("key", "type", "meaning"), retries)
     blocks += [texts.REPLAYS, replays, texts.PROGRESS_END, texts.PROGRESS_FIELDS]
-    return _page(["# Progress", _NOTE, *blocks])
+    return _page(["# Progress", *blocks])
 
 
 def output_page() -> str:
     """The documents of commands."""
-    blocks = ["# JSON output", _NOTE, ABOUT]
+    blocks = ["# JSON output", ABOUT]
     for document in DOCUMENTS:
         rows = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in document.keys.items()]
         blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows) if rows else ""]
@@ -297,7 +297,7 @@ def output_page() -> str:
 def logs_page() -> str:
     """The log events."""
     rows = [(f"`{name}`", level, LOG_EVENTS.get(name, "")) for name, level in log_events().items()]
-    return _page(["# Log events", _NOTE, texts.LOGS, _table(("event", "level", "meaning"), rows)])
+    return _page(["# Log events", texts.LOGS, _table(("event", "level", "meaning"), rows)])
 
 
 def failpoints_page() -> str:
@@ -306,7 +306,6 @@ def failpoints_page() -> str:
     return _page(
         [
             "# Failpoints",
-            _NOTE,
             "Failpoints make a real process fail in tests. Without `FRAZIL_FAILPOINTS` they have no cost.",
             f"```\n{inspect.cleandoc(failpoint_module.__doc__ or '')}\n```",
             _table(("failpoint", "module", "state"), rows),
@@ -316,7 +315,7 @@ def failpoints_page() -> str:
 
 def stores_page() -> str:
     """The properties of stores."""
-    blocks = ["# Stores", _NOTE, texts.STORES]
+    blocks = ["# Stores", texts.STORES]
     for store, properties in STORES.items():
         blocks += [f"## {store}", _table(("property", "treatment", "how"), map(_store_row, properties))]
     blocks += ["## Hadoop's settings", texts.STORES_HADOOP]
@@ -330,7 +329,7 @@ def import_page(tool: Tool) -> str:
     rows = [(f"`{one.name}`", one.answer.value, "; ".join(filter(None, (one.note, one.instead)))) for one in tool.keys]
     title = f"# Settings of {tool.title}"
     table = _table(("setting", "answer", "where it goes, or why not and what to do"), rows)
-    return _page([title, _NOTE, texts.IMPORT.format(tool=tool.name), table])
+    return _page([title, texts.IMPORT.format(tool=tool.name), table])
 
 
 def _store_row(known: StoreProperty) -> tuple[str, ...]:
@@ -348,9 +347,7 @@ def metrics_page() -> str:
     tables, process = (
         [(f"`{m.name}`", m.kind, m.labels, m.help) for m in found] for found in (metrics.TABLE, metrics.PROCESS)
     )
-    return _page(
-        ["# Metrics", _NOTE, texts.METRICS, "## Tables", _table(head, tables), "## Process", _table(head, process)]
-    )
+    return _page(["# Metrics", texts.METRICS, "## Tables", _table(head, tables), "## Process", _table(head, process)])
 
 
 def api_page() -> str:
@@ -364,7 +361,7 @@ def api_page() -> str:
         parameters |= {name: field.description or "" for name, field in known.items()}
     meanings = [(f"`{name}`", meaning) for name, meaning in parameters.items()]
     blocks = [_table(("request", "right", "parameters", "answer"), rows), _table(("parameter", "meaning"), meanings)]
-    return _page(["# The API", _NOTE, texts.API, *blocks, texts.API_END])
+    return _page(["# The API", texts.API, *blocks, texts.API_END])
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -378,7 +375,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "failpoints.md": failpoints_page,
     "stores.md": stores_page,
     **{f"import-{tool.name}.md": partial(import_page, tool) for tool in TOOLS},
-    "python.md": lambda: _page(python_page(_NOTE)),
+    "python.md": lambda: _page(python_page()),
     "metrics.md": metrics_page,
     "api.md": api_page,
 }
@@ -394,7 +391,7 @@ def _cell(text: str) -> str:
 
 
 def _page(blocks: list[str]) -> str:
-    return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
+    return "\n\n".join(block.strip("\n") for block in (*blocks, _NOTE)) + "\n"
 
 
 def stale_pages() -> Iterator[str]:

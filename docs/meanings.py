@@ -91,34 +91,36 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "routed-tables": (
         "JSON: list of from, tables",
-        "In the table of the rest of a [route](../guides/route.md), the tables that the route has made, each with the"
-        " values of its records, and the offsets from which on it takes them. Absent when there are none.",
+        "In the rest table of a [route](../guides/route.md), the tables that the route has made, each with the values"
+        " of its records, and the offsets from which it reads them. Absent when there are none.",
     ),
     "rest-records": (
         "JSON: reason → number",
-        "In the table of the rest of a route, records since the table was created that no other table took. Absent when"
+        "In the rest table of a route, records since the table was created that no other table received. Absent when"
         " there were none.",
     ),
     "balance": (
         "JSON: read, written, bad, dropped, fields",
-        "What became of the records that this commit has read: `read` is the sum of `written` (as rows, or as changes of"
+        "The numbers of records of this commit: `read` is the sum of `written` (as rows, or as changes of"
         " an upsert table, superseded ones included), `bad` (dead letters, or skipped with `on_bad_record: skip`) and"
-        " `dropped`, by what dropped them or by the kind of a record that changes no row. `fields` counts fields of JSON"
+        " `dropped`, by the setting that dropped them or by the kind of a record that changes no row. `fields` counts"
+        " fields of JSON"
         " records ([below](#fields-of-json-records)). Checked before each commit.",
     ),
     "ledger": (
         "JSON: sums",
-        "Sums over all commits up to this one, so that expired snapshots take nothing from them: `commits`, the `offsets`"
+        "Sums over all commits up to this one, which do not depend on expired snapshots: `commits`, the `offsets`"
         " that they covered, and the `records` that they read, which were `written`, `bad` or `dropped`. `record_digest`"
-        " is the sum of a hash of each record, and for a table that only appends, `rows` and `row_digest` are the"
-        " same of its rows ([below](#the-ledger)). `before` is the commit that this one continues, and `starts` has the"
-        " first offsets that are not 0. `partial` is `true` where the table has rows of records before these."
+        " is the sum of a hash of each record. An append-only table also has `rows` and `row_digest`, the number and"
+        " the hashes of its rows ([below](#the-ledger)). `before` is the commit that this one continues, and `starts`"
+        " has the"
+        " first offsets that are not 0. `partial` is `true` if the table also has rows of earlier records."
         " `hash_version` is the kind of the hashes.",
     ),
     "expectations": (
         "JSON: name → number",
         "In a table with [`expect`](../guides/expect.md), by expectation, the records since the table was created that"
-        " did not meet it; with `min_rows` the commits. Absent without expectations.",
+        " did not meet it, or with `min_rows` the commits. Absent without expectations.",
     ),
     "event-times": (
         "JSON: topic → partition → microseconds",
@@ -127,11 +129,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "event-time": (
         "microseconds",
-        "The time that all partitions with records have reached, in a table with `late`. It never goes back.",
+        "The time that all partitions with records have reached, in a table with `late`. It never decreases.",
     ),
     "windows-complete-to": (
         "microseconds",
-        "Windows that end up to this time do not change any more, in a table with `late`: `event-time` less `late`.",
+        "Windows that end by this time no longer change, in a table with `late`: `event-time` minus `late`.",
     ),
 }
 
@@ -160,70 +162,72 @@ REPLAY_KEYS: dict[str, tuple[str, str]] = {
 """Summary keys of snapshots that replays and drops of dead letters make."""
 
 LOG_EVENTS: dict[str, str] = {
-    "archive_packed": "On a cluster: an archive for executors is built: its size, and how long that took.",
+    "archive_packed": "On a cluster, an archive for executors is built: its size, and the duration.",
     "batch_committed": "A batch was committed as a snapshot: records, files, bad records, remaining lag and duration.",
     "batch_planned": "A batch was handed to Spark: number of offsets, worker pool, and the tables that share the read.",
     "batch_shortened": "A batch ends before a primary-key update whose delete part and insert part are not both in it:"
     " `incomplete_updates` counts such updates.",
     "batch_size_reduced": "Records that a task can read one by one took too much memory or processor time together:"
-    " batches of the table have at most `records` records from now on, and more again once they are quick. Also"
+    " from now on batches of the table have at most `records` records, and more again once they are fast. Also"
     " logged when too many of a new table's first records are bad: a few of them are committed, so that their dead"
     " letters can be inspected.",
     "command_failed": "With `--log-format json`: the error with which the command ends, and its exit code.",
     "commit_conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Harmless"
     " when it happens now and then; see [conflicts](../troubleshoot/conflicts.md).",
-    "commit_interval_raised": "Commits of an upsert table keep undoing what table maintenance does, or the table's"
+    "commit_interval_raised": "Commits of an upsert table repeatedly undo the work of table maintenance, or the table's"
     " maintenance backlog is too large: the table commits less often until maintenance has caught up. See [table"
     " maintenance](../troubleshoot/table-maintenance.md).",
     "commit_interval_restored": "Table maintenance has caught up: the table uses the commit interval of the pipeline"
     " file.",
     "connected": "Kafka and the catalog answered at the start: cluster id, number of tables, epoch of this run.",
-    "catalog_changed": "The last run has committed to tables in another catalog than the pipeline file names now: tables"
-    " that this one lacks begin at their start. See [catalog unavailable](../troubleshoot/catalog-unavailable.md).",
-    "crashing_record_found": "A record crashes the task that reads it: its place, and the signal or the exception."
+    "catalog_changed": "The last run has committed to tables in a catalog that differs from the pipeline file's"
+    " catalog: tables that the present catalog lacks begin at their start. See [catalog"
+    " unavailable](../troubleshoot/catalog-unavailable.md).",
+    "crashing_record_found": "A record crashes the task that reads it: its topic, partition and offset, and the"
+    " signal or the exception."
     " The record becomes a dead letter of the class `crashes_decoder`. See [task"
     " failed](../troubleshoot/task-failed.md).",
     "crashing_record_search_started": "A task of this table failed: Frazil searches for the record that crashes it."
     " Other tables continue.",
-    "dead_letter_capture_started": "The first bad record in a while: batches carry keys, headers and timestamps for"
-    " dead letters from now on, and the current batch is planned again.",
-    "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
-    " compiles the decoder itself, as executors on another kind of processor do. See"
+    "dead_letter_capture_started": "The first bad record in a while: from now on batches contain keys, headers and"
+    " timestamps for dead letters, and the current batch is planned again.",
+    "decoder_not_compiled": "On a cluster, the decoder could not be compiled on this machine, with the reason. Each"
+    " executor compiles the decoder itself, like executors on another kind of processor. See"
     " [cluster](../deploy/cluster.md#what-executors-need).",
-    "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
-    " until it does, and the leader continues. Logged once per cause.",
+    "election_unavailable": "The service that elects a leader does not answer, or refuses this process: the present"
+    " leader continues, and no other process can lead until the service answers. Logged once per cause.",
     "invalid_election_record": "The [control topic](../operate/standby.md) of the election has a record that no process of"
     " the pipeline wrote, at this offset. It is ignored.",
-    "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
+    "expectation_not_met": "Records, or a commit, do not meet `expect` of the table: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../guides/expect.md).",
-    "first_value_refused": "The first value of a field is of a kind that the table's query or settings cannot have: its"
-    " column is made of other records, and records with such a value are bad records until there is one.",
+    "first_value_refused": "The first value of a field has a type that the table's query or settings cannot use: the"
+    " field's column comes from other records, and records with such a value are bad records until the column exists.",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
-    "history_unavailable": "The file with the console's history cannot be read or written: until it can, charts show the"
-    " last hours alone.",
+    "history_unavailable": "The file with the console's history cannot be read or written: until then, charts show"
+    " only the last hours.",
     "fenced_to_standby": "A later run has written the table: this process [stands by](../operate/standby.md) for it.",
-    "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
-    "operator_action": "Somebody asked for a change, which is in the [audit log](../security/audit.md) too: `through`"
+    "http_command": "A user called a command of the HTTP service: `operation`, its table and its parameters.",
+    "operator_action": "A user requested a change, which is in the [audit log](../security/audit.md) too: `through`"
     " (command, api or console), `who`, `place`, `operation`, and its arguments.",
     "http_certificate_expiring": "The certificate of `http.tls` is in its last two weeks, or in the last tenth of a shorter"
     " time (`reason`). Renewed files are used without a restart.",
     "http_certificate_invalid": "The certificate of `http.tls` has expired or is not valid yet (`reason`): it is served, and"
     " clients refuse it. Renewed files are used without a restart.",
-    "http_certificate_kept": "The files of `http.tls` have changed and cannot be used (`reason`), such as while a key is yet"
-    " to be replaced: the last certificate stays in use. They are tried again when they change.",
+    "http_certificate_kept": "The files of `http.tls` have changed and cannot be used (`reason`), for example because"
+    " the key is not replaced yet: the last certificate stays in use. Frazil tries the files again when they change.",
     "http_certificate_renewed": "The files of `http.tls` have changed: the new certificate is in use.",
-    "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
+    "http_request_failed": "A request to the HTTP service failed with an unexpected error; the pipeline continues.",
     "http_started": "The [HTTP service](../operate/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
-    "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
-    "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
-    " lead.",
-    "leadership_taken": "This process leads now, and why: `start`, nobody led; `released`, the last one stood down;"
-    " `lost`, it has ended; `forced`, it did not answer.",
-    "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
+    "leadership_lost": "Another process leads now, with its name and the reason (`cause`). This process stands by.",
+    "leadership_released": "This process was requested to stand down, and has finished its batches: another process"
+    " may lead.",
+    "leadership_taken": "This process leads now, with the reason: `start`, no process led; `released`, the last"
+    " leader stood down; `lost`, the last leader has ended; `forced`, the last leader did not answer.",
+    "logical_type_ignored": "An Avro schema has a `logicalType` next to a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
     " once per schema.",
     "lookup_repeated": "Another writer changed an upsert table between the lookup of the rows to replace and the"
@@ -234,33 +238,35 @@ LOG_EVENTS: dict[str, str] = {
     "maintenance_failed": "A maintenance action failed: see [table maintenance](../troubleshoot/table-maintenance.md).",
     "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
     "observer_failed": "An observer of an installed package has raised an error, which is logged once: the pipeline"
-    " runs, without what the observer would have done.",
-    "observer_unavailable": "An observer of an installed package cannot be loaded, and why: the pipeline runs without it.",
-    "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, and why:"
-    " publishing is retried, and records are ingested all the while. See [offsets not"
+    " continues without the observer.",
+    "observer_unavailable": "An observer of an installed package cannot be loaded, with the reason: the pipeline runs"
+    " without it.",
+    "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, with"
+    " the reason: publishing is retried, and ingestion continues. See [offsets not"
     " published](../troubleshoot/offsets-not-published.md).",
-    "offsets_refused": "The pipeline's consumer group is used by another client: this run publishes no offsets any more,"
-    " and records are ingested. See [offsets not published](../troubleshoot/offsets-not-published.md).",
-    "old_metadata_kept": "The table properties do not say what happens to old metadata files, so every commit leaves"
-    " one behind: what to do about it. Logged once per table and process; see [existing"
+    "offsets_refused": "The pipeline's consumer group is used by another client: this run publishes no more offsets,"
+    " and ingestion continues. See [offsets not published](../troubleshoot/offsets-not-published.md).",
+    "old_metadata_kept": "The table properties do not set the removal of old metadata files, so every commit leaves"
+    " one behind; `reason` has what to do. Logged once per table and process; see [existing"
     " tables](../guides/existing-table.md#old-metadata-files).",
-    "old_metadata_removed": "Every commit removes the oldest metadata file of the table, which its catalog needs, as"
-    " `hadoop` and `nessie` do: what to do about it. Logged once per table and process; see [existing"
+    "old_metadata_removed": "Every commit removes the oldest metadata file of the table, which its catalog needs"
+    " (`hadoop` and `nessie`); `reason` has what to do. Logged once per table and process; see [existing"
     " tables](../guides/existing-table.md#old-metadata-files).",
-    "column_without_field": "A declared column names a member of the envelope in place of a field of the row, and stays"
-    " null: what to write instead. Logged once per table and process; see"
+    "column_without_field": "A declared column names a member of the envelope instead of a field of the row, and"
+    " stays null; `reason` has the setting to write instead. Logged once per table and process; see"
     " [a field under another name](../guides/shape.md#a-field-under-another-name).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
     " dropped. See [upserts](../guides/upsert.md#which-change-is-the-last).",
-    "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"
-    " and `found`. The table is written as it is; see [managed catalogs](../catalogs/README.md).",
-    "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or another one than AutoMQ's:"
-    " `topic`, `key`, the reason and what to do. See"
+    "other_format_version": "The format version of the new table differs from `format_version`: `asked` and `found`."
+    " Frazil writes the table in the version that it has; see [managed catalogs](../catalogs/README.md).",
+    "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or an effect that differs"
+    " from AutoMQ's: `topic`, `key`, the reason and what to do. See"
     " [topics from their configuration](../guides/topics-from-configuration.md).",
     "control_record_ignored": "A record of the control topic with the keys of topics is not a JSON object; `topic` counts as"
     " one without keys there. See [topics from their configuration](../guides/topics-from-configuration.md).",
-    "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
-    "pages_unavailable": "Pages of an installed package cannot be loaded, and why: the HTTP service answers without them.",
+    "packing_archive": "On a cluster, the cache lacks an archive for executors; building it takes up to two minutes.",
+    "pages_unavailable": "Pages of an installed package cannot be loaded, with the reason: the HTTP service answers"
+    " without them.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
     " continues with the other topics and checks again. See [topic missing](../troubleshoot/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"
@@ -268,11 +274,11 @@ LOG_EVENTS: dict[str, str] = {
     "primary_key_updates_found": "The batch has primary-key updates: it is planned again as one task, which takes"
     " large values that were not sent from the rows of the old keys. `dead_letters` records become dead letters"
     " because the row of their old key no longer exists.",
-    "properties_refused": "The catalog refused to create a table with these `properties` of Frazil's own; the table was"
-    " created without them. See [managed catalogs](../catalogs/README.md).",
-    "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
-    "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
-    " and how many of them the batch had. A warning with a `reason` for updates of MongoDB without a document. See"
+    "properties_refused": "The catalog refused these `properties` of Frazil for a new table; the table was created"
+    " without them. See [managed catalogs](../catalogs/README.md).",
+    "process_ending": "The process ends, with the reason: another run has taken over, or the JVM has ended.",
+    "records_ignored": "A table received its first records of a kind that changes no row, such as heartbeats: the"
+    " kind, and their number in the batch. A warning with a `reason` for updates of MongoDB without a document. See"
     " [envelopes](envelopes.md).",
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
@@ -281,11 +287,11 @@ LOG_EVENTS: dict[str, str] = {
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",
-    "route_limit_reached": "A [route](../guides/route.md) has as many tables as its `limit` allows: records of further"
-    " values go to the table of the rest.",
-    "routed_tables_found": "Records of a [route](../guides/route.md) have new values: a commit of the table of the"
-    " rest, without a row, has named their tables.",
-    "sample_failed": "A task failed that read a sample of the records behind a table's first batch: these records do"
+    "route_limit_reached": "A [route](../guides/route.md) has as many tables as its `limit` allows: records of"
+    " further values are written to the rest table.",
+    "routed_tables_found": "Records of a [route](../guides/route.md) have new values: a commit of the rest table,"
+    " without a row, has recorded their tables.",
+    "sample_failed": "A task failed that read a sample of the records after a table's first batch: these records do"
     " not influence the first columns. Frazil searches for the crashing record when its batch is read.",
     "schema_change_refused": "Records need a schema change that the table cannot make, or that its `schema_evolution`"
     " forbids: the column, the change, the ids of the schemas that need it, and what to do. Logged once per change and"
@@ -297,41 +303,46 @@ LOG_EVENTS: dict[str, str] = {
     "service_available_again": "Kafka answers again, after `after_failures` failures.",
     "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds; `remedy`"
     " has what to do.",
-    "settings_ignored": "Settings under `kafka` that `client`, librdkafka or the tasks', does not know, by name. Logged"
+    "settings_ignored": "Settings under `kafka` that `client` (librdkafka or the client of tasks) does not know, by"
+    " name. Logged"
     " once per client.",
-    "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
-    " is read again at once, by a job of its own.",
-    "spark_application_lost": "On a cluster: the master was restarted, is unavailable, or has ended the application, which"
-    " can get no executors any more. Its batches are planned again; the next one starts another application. See"
+    "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of these"
+    " tables: the table is read again at once, in a separate job.",
+    "spark_application_lost": "On a cluster, the master was restarted, is unavailable, or has ended the application,"
+    " which can no longer get executors. Its batches are planned again; the next batch starts another application. See"
     " [cluster](../deploy/cluster.md#restarts-and-outages).",
-    "spark_executors_available_again": "On a cluster: the application has executors again.",
-    "spark_executors_missing": "On a cluster: the application has no executors, and why: batches wait with back-off until"
-    " it has some. See [cluster](../deploy/cluster.md#restarts-and-outages).",
-    "spark_session_started": "The Spark session is up: batches can run. Again where a cluster has lost the application.",
+    "spark_executors_available_again": "On a cluster, the application has executors again.",
+    "spark_executors_missing": "On a cluster, the application has no executors, with the reason: batches wait with"
+    " back-off until it has executors. See [cluster](../deploy/cluster.md#restarts-and-outages).",
+    "spark_session_started": "The Spark session is started, and batches can run. Logged again after a cluster has"
+    " lost the application.",
     "starting": "The command has read the pipeline file.",
-    "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"
+    "stopping": "The process was requested to stop: the batches of `tables_in_flight` are finished and committed. A"
     " second Ctrl-C does not wait for them.",
-    "table_load_slow": "The catalog or the store has not answered the load of a table for `waited_s` seconds: it accepts"
-    " connections and is silent, or it is slow. See [catalog unavailable](../troubleshoot/catalog-unavailable.md).",
+    "table_load_slow": "The catalog or the store has not answered the load of a table for `waited_s` seconds: it"
+    " accepts connections and does not answer, or it is slow. See [catalog"
+    " unavailable](../troubleshoot/catalog-unavailable.md).",
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
     "branch_discarded": "An operator made the branch of a table begin again at main: records since then are read again. See"
     " [publish](../guides/publish.md#when-an-audit-does-not-hold).",
-    "publish_failed": "A table could not be audited or published, and why; it is tried again within ten seconds.",
+    "publish_failed": "A table could not be audited or published, with the reason; Frazil tries again within ten"
+    " seconds.",
     "publish_held": "The newest snapshot of a table's branch is not published: the `audits` that do not hold, or another"
     " `reason`. See [a table is not published](../troubleshoot/publish-held.md).",
-    "table_tagged": "A table has got a [tag by calendar](../guides/publish.md#tags-by-calendar).",
-    "table_published": "Readers see the `snapshot` from now on, which is complete to `complete_to_ms`; tables of a `group`"
-    " together. See [publish](../guides/publish.md).",
+    "table_tagged": "A table has a new [tag by calendar](../guides/publish.md#tags-by-calendar).",
+    "table_published": "From now on readers see the `snapshot`, which is complete to `complete_to_ms`; tables of a"
+    " `group` are published together. See [publish](../guides/publish.md).",
     "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
     " [`verify`](../troubleshoot/table-differs.md) in the pipeline file.",
-    "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
-    " no fault. See [verify](../guides/verify-schedule.md).",
-    "table_verified": "Some of the newest commits were compared with the topics: their rows are those of their records.",
+    "table_not_verified": "Some of the newest commits, or a whole table, were not compared with the topics, with the"
+    " reason. This is not a fault. See [verify](../guides/verify-schedule.md).",
+    "table_verified": "Some of the newest commits were compared with the topics: they have exactly the rows of their"
+    " records.",
     "table_paused": "An operator has [paused](../operate/http.md#commands) the table.",
-    "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
-    " from the offsets that it has. See [changes by hand](../guides/existing-table.md#changes-by-hand-while-it-runs).",
-    "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
+    "table_recreated": "The table was dropped and recreated under its name: Frazil fills it from `start`, or from the"
+    " offsets that it has. See [changes by hand](../guides/existing-table.md#changes-by-hand-while-it-runs).",
+    "table_reset": "An operator made the table begin again at `start`; `offsets` are the next offsets to read.",
     "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
     "tables_released": "Another process of the pipeline works on `count` tables from now on, for `reason`; the first"
@@ -344,21 +355,22 @@ LOG_EVENTS: dict[str, str] = {
     " [transactions](../troubleshoot/transactions.md).",
     "telemetry_failed": "A request to `destination` (`otlp` or `openlineage`) failed: `reason`. Logged again only after one"
     " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../operate/telemetry.md).",
-    "telemetry_sent_again": "A request to `destination` has succeeded after failures; nothing was sent of"
-    " `dropped_batches` since the process started.",
-    "telemetry_unavailable": "A variable of the environment names a service, and what sends to it is not installed:"
-    " nothing is sent.",
+    "telemetry_sent_again": "A request to `destination` has succeeded after failures; `dropped_batches` batches were"
+    " not sent since the process started.",
+    "telemetry_unavailable": "An environment variable names a service, and the package that sends to it is not"
+    " installed: nothing is sent.",
     "telemetry_unsent": "The process ended while `batches` waited to be sent to `destination`, after `waited_s` seconds.",
-    "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
+    "warm_up_failed": "The job that warms up a standby has failed: Frazil tries again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
-    "windows_closed": "Windows of a table with [`emit: closed`](../guides/aggregate.md#closed-windows) became complete, and"
-    " main has them: how many, and the time up to which it has all.",
-    "waiting_records_failed": "Records that [wait](../guides/lookup.md#records-that-wait) for a reference table could not be"
-    " replayed, and why; they are tried again. Logged once per cause.",
+    "windows_closed": "Windows of a table with [`emit: closed`](../guides/aggregate.md#closed-windows) became"
+    " complete and are in main: their number, and the time up to which main has all windows.",
+    "waiting_records_failed": "Records that [wait](../guides/lookup.md#records-that-wait) for a reference table could"
+    " not be replayed, with the reason; Frazil tries again. Logged once per cause.",
     "waiting_records_replayed": "Records that [waited](../guides/lookup.md#records-that-wait) for a reference table became"
     " `rows`, or were dropped or made dead letters by `on_miss`; `waiting` records still wait.",
-    "waiting_for_archive": "Another process builds the same archive for executors: this one waits until it is stored.",
-    "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
+    "waiting_for_archive": "Another process builds the same archive for executors: this process waits until it is"
+    " stored.",
+    "waiting_for_jars": "Another process fetches the same jars: this process waits until they are stored.",
 }
 
 FAILPOINTS: dict[str, str] = {
@@ -367,7 +379,7 @@ FAILPOINTS: dict[str, str] = {
     "repair.before": "the rows that a repair removes are about to be looked up",
     "repair.written": "the files of a repair are written, its commit is not sent",
     "repair.landed": "the commit of a repair has landed",
-    "verify.kept": "a part of a comparison is kept, so that a later call continues behind it",
+    "verify.kept": "a part of a comparison is stored, so that a later call continues after it",
     "maintenance.planned": "a maintenance action is about to begin",
     "maintenance.compact.begins": "groups of data files are about to be rewritten",
     "maintenance.compact.written": "the new data files are written, their commit is not sent",
@@ -429,7 +441,7 @@ FAILPOINTS: dict[str, str] = {
 }
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (
-    ("0", "done, or stopped when asked to"),
+    ("0", "done, or stopped on request"),
     ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),

@@ -81,7 +81,7 @@ _NOT_OF_WATERMARKS = (
 _TELLING = keys_of(TableCondition, without=("state",))
 STATUS = Document(
     "frazil status",
-    "Printed also while Kafka, the catalog or the process does not answer: unknown values are null.",
+    "Printed even while Kafka, the catalog or the process does not answer: unknown values are null.",
     {
         "ok": ("boolean", "Whether everything is healthy; the exit code is 4 otherwise."),
         **keys_of(PipelineReport),
@@ -89,11 +89,11 @@ STATUS = Document(
 )
 PROCESS = Document("frazil status: process", "", keys_of(Process))
 LEADERSHIP = Document(
-    "frazil status: leadership", "As the process that runs here last published it.", keys_of(LeadershipState)
+    "frazil status: leadership", "From the last report of the process that runs here.", keys_of(LeadershipState)
 )
 TABLE = Document(
     "frazil status: tables.&lt;name&gt;",
-    "Lag, rows and files are current; values that only the process knows are those that it last wrote.",
+    "Lag, rows and files are current; other values are from the process's last report.",
     keys_of(*SHOWN.values()),
 )
 LAST_UPSERT = Document(
@@ -126,7 +126,10 @@ WATERMARK = Document(
     "frazil watermark",
     "The document also has `pipeline` and `table`.",
     {
-        "complete_to": ("text", "The record timestamp up to which what readers see is complete, in ISO 8601; or null."),
+        "complete_to": (
+            "text",
+            "The record timestamp up to which the table is complete for its readers, in ISO 8601; or null.",
+        ),
         "complete_to_ms": ("number", "The same in milliseconds since the epoch."),
         **keys_of(PublishReport, without=_NOT_OF_WATERMARKS),
     },
@@ -144,8 +147,9 @@ PLAN = Document(
 )
 CHECK = Document(
     "frazil check: checks[]",
-    "The document also has `ok` and `pipeline`; with `--offline` in `not_checked` what was left out; and with `--show` in"
-    " `settings` each `key` of the file with its `value`, `where` it comes from, and its `environment` and `variable`."
+    "The document also has `ok` and `pipeline`; with `--offline`, `not_checked` lists the skipped checks; with"
+    " `--show`, `settings` has each `key` of the file with its `value`, its place (`where`), and its `environment`"
+    " and `variable`."
     " Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
     keys_of(Finding),
 )
@@ -158,11 +162,12 @@ INIT = Document(
     "frazil init",
     "",
     {
-        "file": ("text", "The file that was written; null where it is only printed."),
+        "file": ("text", "The file that was written; null if it is only printed."),
         "pipeline_file": ("text", "The pipeline file."),
         "topics": (
             "list",
-            "Each `topic` with the `settings` of its table, null for one left out, and what was `seen`.",
+            "Each `topic` with the `settings` of its table (null if the topic was skipped), and the findings in its"
+            " records (`seen`).",
         ),
         "problems": ("list", "The checks that failed, as `frazil check` prints them."),
     },
@@ -174,9 +179,9 @@ REPLAY = Document(
         "topic": ("text", "The topic that was written."),
         "from_snapshot": ("number", "The snapshot whose later changes were written; null for rows."),
         "to_snapshot": ("number", "The snapshot of the rows, or of the last changes."),
-        "records": ("number", "The records that the replay has written in all."),
+        "records": ("number", "The total number of records that the replay has written."),
         "written_now": ("number", "The number of records that this command has written."),
-        "consumer_group": ("text", "The consumer group that has the progress; deleted, the replay begins again."),
+        "consumer_group": ("text", "The consumer group with the progress; if it is deleted, the replay begins again."),
     },
 )
 IMPORT = Document(
@@ -185,9 +190,9 @@ IMPORT = Document(
     {
         "pipeline_file": ("text", "The pipeline file."),
         "carried_over": ("list of texts", "The tool's settings that are in the pipeline file."),
-        "not_carried_over": ("list", "Settings that are not, each with its `key`, the `reason` and the `remedy`."),
+        "not_carried_over": ("list", "The other settings, each with its `key`, the `reason` and the `remedy`."),
         "not_needed": ("list", "Settings that Frazil does not need, each with its `key` and the `reason`."),
-        "notes": ("list of texts", "What else to know, such as a setting that the configuration lacks."),
+        "notes": ("list of texts", "Further notes, such as a setting that the configuration lacks."),
     },
 )
 ADOPT = Document(
@@ -195,7 +200,7 @@ ADOPT = Document(
     "The document also has `pipeline`, and `applied`: whether the command was called with `--apply`.",
     {
         "action": ("text", "`adopt` or `release`; `none` where there is nothing to do; `refused`."),
-        "place": ("text", "Where the offsets come from, or go to: a group, a checkpoint or a file."),
+        "place": ("text", "The source or the target of the offsets: a group, a checkpoint or a file."),
         "offsets": ("object", "The next offset of each partition, by topic and partition."),
         "unread": ("number", "The number of offsets between them and the ends of the topics."),
         **_TELLING,
@@ -207,10 +212,10 @@ TRY = Document(
     {
         "pipeline": ("text", "The pipeline's name."),
         "table": ("text", "The table."),
-        "columns": ("list", "The table's columns, each with `name` and `type`; those that the records bring included."),
+        "columns": ("list", "The table's columns, including new columns of the records, each with `name` and `type`."),
         "written": ("number", "Records that change the table."),
         "dropped": ("number", "Records that change nothing and are not bad records."),
-        "failed": ("number", "Bad records; the exit code is 4 where there are some."),
+        "failed": ("number", "Bad records; the exit code is 4 if there are any."),
         "records": ("list", "The records, in the order of their timestamps."),
     },
 )
@@ -231,19 +236,19 @@ TRIED_RECORD = Document(
         "outcome": ("text", "`written`, `dropped` or `failed`."),
         "input": (
             "list",
-            "The fields of each row in the record, as a query sees them, protected where the table protects them; empty"
-            " where the record has none, or cannot be read.",
+            "The fields of each row in the record, as a query sees them, with protected values; empty if the record"
+            " has no fields, or cannot be read.",
         ),
         "output": (
             "list",
-            "Each change of the table: `change` is `append`, `upsert`, `delete` or `truncate`; `row` has the row, of a"
-            " delete its key, without values that stay as they are in the table.",
+            "Each change of the table: `change` is `append`, `upsert`, `delete` or `truncate`; `row` has the row (for"
+            " a delete its key), without values that do not change in the table.",
         ),
-        "dropped": ("list of texts", "What drops or ignores the record, such as `where`."),
+        "dropped": ("list of texts", "The settings that drop or ignore the record, such as `where`."),
         "error": ("object", "The `error_class`, `path` and `message` of a bad record; null otherwise."),
         "value": (
             "object",
-            "The record's value as `text` or `base64`, where it cannot be read and the table protects no field; null"
+            "The record's value as `text` or `base64`, if it cannot be read and the table protects no field; null"
             " otherwise.",
         ),
     },
@@ -299,9 +304,9 @@ DEAD_LETTER_CLASS = Document(
 DEAD_LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",
     "An object with a key for each [column of dead letters](dead-letters.md): times as text in ISO 8601; bytes as an"
-    " object with `text`, with `base64` where they are not UTF-8, or with `encrypted`, the id of their key; headers each"
-    " with `key` (text) and `value` (bytes). `replay` prints per table the number of dead letters that were `replayed` and"
-    " of those that are `remaining`; `drop` prints per table the number of `dead_letters` that it removed or would remove,"
+    " object with `text`, with `base64` if they are not UTF-8, or with `encrypted`, the id of their key; headers each"
+    " with `key` (text) and `value` (bytes). `replay` prints per table the numbers of `replayed` and `remaining` dead"
+    " letters; `drop` prints per table the number of `dead_letters` that it removed or would remove,"
     " and whether they are `dropped`.",
     {},
 )
@@ -310,8 +315,8 @@ SIZE = Document(
     "",
     {
         **keys_of(Size),
-        "load": ("object", "The load, as the command was given it."),
-        "prices": ("object", "The prices that the estimate is made with."),
+        "load": ("object", "The load that the command estimates."),
+        "prices": ("object", "The prices of the estimate."),
     },
 )
 DOCUMENTS = (
@@ -320,10 +325,13 @@ DOCUMENTS = (
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\
-With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
-bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, \
-`frazil topic set`, `unset` and `show` the keys of each of `topics`, `frazil dev \
-broker` its `bootstrap_servers`, `pid` and `directory` once it listens. `frazil demo` prints its `tables` with the \
-numbers of records sent and rows found, the result of a `query`, `catalog` and `warehouse`, and `ok`, which is true \
-when all records arrived. `frazil setup` prints the number of `jars` for each use, the path of the `bundle` or null, and \
-`slower`, the reason why starts will be slower than they could be, empty when all was compiled and recorded."""
+With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of
+bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. Commands without a section print:
+
+- `frazil schema`: the JSON Schema itself
+- `frazil topic set`, `unset` and `show`: the keys of each of `topics`
+- `frazil dev broker`: its `bootstrap_servers`, `pid` and `directory`, once it listens
+- `frazil demo`: its `tables` with the numbers of records sent and rows found, the result of a `query`, `catalog` and
+  `warehouse`, and `ok`, which is true when all records arrived
+- `frazil setup`: the number of `jars` for each use, the path of the `bundle` or null, and `slower`, the reason why starts
+  will be slower than they could be, empty when all was compiled and recorded"""

@@ -23,6 +23,8 @@ RESULTS = (
     TableCondition, Lag, TableProgress, Noticed, Derived, VerifyResult, VerifiedTable,
 )  # fmt: skip
 _INTRODUCTION = """\
+A Python program checks, plans and runs a pipeline with the functions that the commands use:
+
 ```python
 import frazil
 
@@ -34,32 +36,32 @@ result = pipeline.run(until_caught_up=True, timeout="5m")
 assert result.is_ok, result.sentences
 ```
 
-The commands call this API and print what it returns, so a result has what `--output json` prints: `result.document()` is
-that document. Results are values: nothing changes them, and secrets in their texts are masked. `import frazil` takes a
-millisecond; everything else is imported when it is used. The package has types (`py.typed`).
+The commands call this API and print its results: `result.document()` is the document that `--output json` prints.
+Results are values: nothing changes them, and secrets in their texts are masked. `import frazil` takes a millisecond;
+everything else is imported when it is used. The package has types (`py.typed`).
 
-Everything in `frazil.__all__` is kept until a major version; what is imported from other modules of `frazil` is not
-([upgrades](../deploy/upgrade.md)). There are pages for [notebooks](../guides/notebook.md), [Airflow](../guides/airflow.md),
-[Dagster](../guides/dagster.md) and [dbt](../guides/dbt.md)."""
+Everything in `frazil.__all__` is kept until a major version; other modules of `frazil` may change
+([upgrades](../deploy/upgrade.md)). There are pages for [notebooks](../guides/notebook.md),
+[Airflow](../guides/airflow.md), [Dagster](../guides/dagster.md) and [dbt](../guides/dbt.md)."""
 _ERRORS = """\
 Each error that a method raises is a `frazil.FrazilError` with `message`,
 `remedy` and `where`, and means one thing to do ([errors](errors.md)):"""
 _PROCESS = """\
-- A process can have one JVM with Spark. `run` and `verify` start one, and end it; in a second thread, or beside a Spark
-  session of your own, they raise `SpecError`. `check`, `plan` and `status` start a small one of their own, and may be
-  called at any time.
-- No method handles signals. What a signal handler raises in the main thread, such as `KeyboardInterrupt`, ends `run` as a
-  kill would: nothing is lost or written twice, and the next run reads the batch again. `stop` ends it after the commit of
-  the batch.
-- The log goes to the logger `frazil` of Python's `logging`, as `event=… key=value`. A program that has configured
-  structlog gets events as it has configured them. Secrets are masked in both.
+- A process can have one JVM with Spark. `run` and `verify` start one, and end it; in a second thread, or with a Spark
+session of your own in the process, they raise `SpecError`. `check`, `plan` and `status` start a small one of their own,
+and may be called at any time.
+- No method handles signals. An exception that a signal handler raises in the main thread, such as `KeyboardInterrupt`,
+ends `run` like a kill: nothing is lost or written twice, and the next run reads the batch again. `stop` ends it after
+the commit of the batch.
+- The log goes to the logger `frazil` of Python's `logging`, as `event=… key=value`. If a program has configured
+structlog, its configuration applies to the events. Secrets are masked in both.
 - Relative paths in the pipeline file are relative to the current directory, as for the commands."""
 
 
-def python_page(note: str) -> list[str]:
+def python_page() -> list[str]:
     """Returns the blocks of the page."""
     members = [member for name, member in vars(Pipeline).items() if not name.startswith("_") and name != "open_status"]
-    blocks = ["# The Python API", note, _INTRODUCTION, "## Functions", *_function("frazil.load", load)]
+    blocks = ["# The Python API", _INTRODUCTION, "## Functions", *_function("frazil.load", load)]
     blocks += _function("frazil.udf", frazil.udf)
     blocks += ["## Pipeline", _text(Pipeline), "### Properties", _table(_properties(Pipeline))]
     for member in members:

@@ -13,14 +13,14 @@ PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
 `http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
-([secrets](../security/secrets.md)). Every other value may have variables, as `${env:NAME}`, and `environments` has settings
-that differ in one environment ([environments](../guides/environments.md)).
+([secrets](../security/secrets.md)). Every other value may contain variables, `${env:NAME}`. `environments` has the
+settings that differ in an environment ([environments](../guides/environments.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 
 CLI = """\
 Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
-contains only JSON documents, one per line, also when the command fails.
+contains only JSON documents, one per line, even when the command fails.
 
 `frazil --env NAME COMMAND` (or the variable `FRAZIL_ENV`) and `frazil --set KEY=VALUE COMMAND` change the pipeline file as
 the command reads it ([environments](../guides/environments.md)).
@@ -31,14 +31,13 @@ the problem, its place and the remedy; a stack trace is printed only with `--deb
 --show-completion` prints the script for that. `frazil --version` prints the version, with `--output json` as
 `{"version": "…"}`.
 
-On a terminal, a command that takes longer than two seconds shows on standard error what it is doing and for
-how long, and how much of it is done where the total is known. `NO_COLOR=1` switches colours off, `FORCE_COLOR=1` switches
-them on where standard output is not a terminal
-([no-color.org](https://no-color.org))."""
+On a terminal, a command that takes longer than two seconds shows its progress on standard error: the present step, its
+duration and, if the total is known, the finished share. `NO_COLOR=1` switches colours off, `FORCE_COLOR=1` switches
+them on even if standard output is not a terminal ([no-color.org](https://no-color.org))."""
 SHARED_OPTIONS = """\
-`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`. The
-variables without it are for every command: `FRAZIL_FILE`, `FRAZIL_OUTPUT`, `FRAZIL_DEBUG`, `FRAZIL_LOG_FORMAT` and
-`FRAZIL_LOG_LEVEL`; that of the command takes precedence.
+`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`.
+Variables without a command apply to every command: `FRAZIL_FILE`, `FRAZIL_OUTPUT`, `FRAZIL_DEBUG`, `FRAZIL_LOG_FORMAT`
+and `FRAZIL_LOG_LEVEL`; a variable with a command takes precedence.
 
 `--output`, `--debug`, `--log-format` and `--log-level` work before the command as well: `frazil --output json
 status`."""
@@ -46,10 +45,10 @@ ERRORS = """\
 Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
 table has the default texts."""
 ERRORS_END = """\
-The exit code is that of a command that fails with the error. `frazil run` continues if possible: a `RecordError` or
+The exit code is returned by a command that fails with the error. `frazil run` continues if possible: a `RecordError` or
 `InvariantError` stops one table (exit code 4 at the end), a `ConflictError` or `UnavailableError` is retried.
-[Operations](../troubleshoot/README.md) explains each message. All errors of a pipeline file are reported at once; in JSON
-the errors after the first are its `others`.
+[Operations](../troubleshoot/README.md) explains each message. All errors of a pipeline file are reported at once; in
+JSON the first error has the other errors in `others`.
 
 As text, on standard error:
 
@@ -70,52 +69,53 @@ Replays and drops of [dead letters](../guides/dead-letters.md) commit snapshots 
 PROGRESS_FIELDS = """\
 ## The ledger
 
-The `ledger` of a commit holds sums over all commits up to it, so its length stays the same. What one commit has read is the
-difference from the ledger of the commit before. `records` is the sum of `written`, `bad` and `dropped`; `offsets` is at
-least `records`, as compaction and transactions leave gaps. Both are checked before each commit. Only the first part of a
-value that is [abandoned](../guides/chunks.md#a-value-that-never-ends) is read, and counted, a second time.
+The `ledger` of a commit holds sums over all commits up to it, so its length stays the same. The difference from the
+ledger of the previous commit shows what one commit has read. `records` is the sum of `written`, `bad` and `dropped`;
+`offsets` is at least `records`, as compaction and transactions leave gaps. Both are checked before each commit. Only
+the first part of a value that is [abandoned](../guides/chunks.md#a-value-that-never-ends) is read, and counted, a
+second time.
 
-`record_digest` is the sum, modulo 2^64, of a hash of each record's topic, partition, offset and value. `row_digest` is the
-sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is renamed,
-widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated begins a new
-ledger, and so does `frazil reset`. A table from before ledgers has one from its next commit on, without `rows`.
-It is `partial` then, and after a reset: the table has rows that it does not count. A ledger keeps the `hash_version` of its
-first commit. `frazil verify` of a version with other hashes reports it, and compares offsets and numbers, but no digests.
-`frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
+`record_digest` is the sum, modulo 2^64, of a hash of each record's topic, partition, offset and value. `row_digest` is
+the sum of a hash of each row's values by field id. It stays the same when rows move to other files and when a column is
+renamed, widened or added. The sums find accidents; they are not a signature. A topic that was deleted and recreated
+begins a new ledger, and so does `frazil reset`. A table from before ledgers gets a ledger with its next commit, without
+`rows`. Such a ledger, and a ledger after a reset, is `partial`: it does not count all rows of the table. A ledger keeps
+the `hash_version` of its first commit. If the hashes of a version differ, its `frazil verify` reports this, and
+compares offsets and numbers, but no digests. `frazil verify --ledger` [checks the ledgers](../guides/verify.md#levels).
 
 ## Fields of JSON records
 
-The `fields` of a balance count the fields with a value (not null) of JSON records without an envelope: those of the records
-themselves, not of objects inside them. `read` is the sum of the other numbers, and each field is in one of these:
+The `fields` of a balance count the fields with a value (not null) of JSON records without an envelope. Fields of
+objects inside a record are not counted. `read` is the sum of the other numbers, and each field is counted under one of
+these keys:
 
 | key | fields |
 | --- | --- |
-| `column` | that have a column; a value that was rescued because its column cannot hold it is counted here too |
-| `rescued` | without a column, whose value is in `_rescued` |
-| `left_out` | that `include`, `exclude` or `unknown_fields: drop` leaves out |
-| `no_column` | that have no column yet, since an empty object or list has no type |
-| `bad` | of bad records |
+| `column` | fields with a column, even if the value was rescued because the column cannot hold it |
+| `rescued` | fields without a column, whose value is in `_rescued` |
+| `left_out` | fields that `include`, `exclude` or `unknown_fields: drop` excludes |
+| `no_column` | fields without a column so far, because an empty object or list has no type |
+| `bad` | fields of bad records |
 
-Avro, Protobuf and JSON Schema name the fields of their records in a schema, and a field has one fate for all records of the
-schema; they are not counted."""
+Records of Avro, Protobuf and JSON Schema are not counted: their schema names the fields, and a field is handled in the
+same way in all records of a schema."""
 PROGRESS_END = """\
-A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`. It
-distinguishes a table with lost progress from a table without progress. `frazil.<pipeline>.dead-letters` is the name of
-its dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>` during an unfinished replay, and
+A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`. It distinguishes
+a table with lost progress from a table without progress. `frazil.<pipeline>.dead-letters` is the name of its
+dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>` during an unfinished replay, and
 `frazil.<pipeline>.dead-letters-published`, the commit id whose dead letters are in their Kafka topic.
 `frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, of the last search for orphan files; in a running
 pipeline the first search is due a day after `frazil.<pipeline>.created-at`, the time at which the pipeline created the
-table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it first maintained another one.
-`frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
-maintain`.
+table, or, for a table of another writer, after `frazil.<pipeline>.maintenance-started-at`, the time at which the
+pipeline first maintained it. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil maintain`.
 
 A table with a [`branch`](../guides/publish.md) has its progress there. `frazil.<pipeline>.published-snapshot` is the
-snapshot that main was moved to, `published-at` when, `published-complete-to` the record timestamp up to which it is
-complete, and `publish-id` a UUID that identifies the change after a lost response. `published-from` is the snapshot of
-the branch whose rows main has in a snapshot of its own, [without delete files](../guides/publish-without-deletes.md).
-`frazil.<pipeline>.publish-held` is why nothing is published by schedule. A table of a
-[group](../guides/publish-together.md) has `published-generation`, the number of the publish that main is of, and
-`published-plan`, the snapshots of all tables of the group in it, as JSON.
+snapshot to which main was moved, `published-at` the time of the move, `published-complete-to` the record timestamp up
+to which the snapshot is complete, and `publish-id` a UUID that identifies the change after a lost response.
+`published-from` is the snapshot of the branch whose rows main has in a separate snapshot, [without delete
+files](../guides/publish-without-deletes.md). `frazil.<pipeline>.publish-held` is the reason why nothing is published by
+schedule. A table of a [group](../guides/publish-together.md) has `published-generation`, the number of the publish to
+which main belongs, and `published-plan`, the snapshots of all tables of the group in it, as JSON.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../guides/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
@@ -129,10 +129,10 @@ LOGS = """\
 Log lines are written to standard error as `key=value`, or as one JSON document each with `--log-format json`:
 `timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
 STORES = """\
-Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
-have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil applies these
-properties to both, or refuses them where tasks cannot obey them. They are those under `catalog.properties`, and those that a
-catalog returns with its configuration and its tables.
+Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python
+clients have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil applies
+these properties to both, or refuses them if tasks cannot obey them. The properties are under `catalog.properties`, or
+come from a catalog with its configuration and its tables.
 
 | treatment | meaning |
 | --- | --- |
@@ -141,20 +141,21 @@ catalog returns with its configuration and its tables.
 | ignored | has no effect on files |
 | refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
 
-Any other property reaches Iceberg's Java client alone: it opens connections for the driver, gets credentials, which tasks
-are given, or tunes that client. `frazil check` names those that Java's classes do not have, with the nearest name. Such a
-name that has to do with encryption (`sse`, `crypt`, `kms`, `acl`) is refused, as files would be written in clear, and so is
-an empty value, except of keys and tags."""
+Every other property is passed only to Iceberg's Java client, to open connections for the driver, to get credentials,
+which Frazil sends to tasks, or to tune that client. `frazil check` names properties that Java's classes do not have,
+with the nearest name. An unknown name that refers to encryption (`sse`, `crypt`, `kms`, `acl`) is refused, because
+files would be written unencrypted. An empty value is refused too, except for keys and tags."""
 STORES_HADOOP = """\
-Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
-`HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the
-first matching row decides; a refused one is an error of `frazil check`, and stops a table. Any other setting is the
-driver's alone, and `check` reports a setting of the pipeline file that begins with `dfs.`:"""
+Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the
+files of `HADOOP_CONF_DIR`. Files of an executor's own environment have no effect. If a setting differs from Hadoop's
+default, the first matching row decides; a refused setting is an error of `frazil check`, and stops a table. Every other
+setting applies only to the driver, and `check` reports such a setting of the pipeline file if it begins with `dfs.`:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\
-What [`frazil import {tool}`](../migrate/{tool}.md) makes of each setting. The first row that matches decides; `*`
-stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
+The table lists how [`frazil import {tool}`](../migrate/{tool}.md) handles each setting. The first row that matches a
+setting decides; `*` stands for any text. A setting that is not carried over, or is unknown, is reported with the reason
+and what to do."""
 DEAD_LETTERS = """\
 The table `<table>__dead_letters`, or the table in `dead_letters: {table: …}`, has a row for each bad record. See [work
 with dead letters](../guides/dead-letters.md).
@@ -194,16 +195,16 @@ If another process works on a table, a [standby](../operate/standby.md) has only
 processes are right.
 The usual metrics of Prometheus about the process, such as `process_resident_memory_bytes`, are included.
 
-A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
-the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored
-records](envelopes.md)."""
+A table has about 45 series: 1,000 tables have 45,000. Histograms cover all tables together. `code` and `kind` have few
+values: the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of
+[ignored records](envelopes.md)."""
 API = """\
-The [HTTP service](../operate/http.md) answers these requests; `/openapi.json` describes them for programs. Parameters are in
-the query: an unknown one is an error, and so is a body. What a command prints with `--output json` is the answer of the
-request that does the same ([its keys](output.md))."""
+The [HTTP service](../operate/http.md) answers these requests; `/openapi.json` describes them for programs. Parameters
+are in the query: an unknown parameter is an error, and so is a body. A request returns the document that the
+corresponding command prints with `--output json` ([its keys](output.md))."""
 API_END = """\
-A POST whose work takes long is answered with 202, an `id` and the header `Location`; the work's `state` is `running`,
-`done` with its `result`, or `failed` with its `problem`.
+A long POST is answered with 202, an `id` and the header `Location`; the work's `state` is `running`, `done` with its
+`result`, or `failed` with its `problem`.
 
 An error is `application/problem+json` (RFC 9457):
 
@@ -225,7 +226,7 @@ An error is `application/problem+json` (RFC 9457):
 | 400 | a parameter is wrong, or the table refuses the command |
 | 401, 403 | no known token; a token that may only read, or a page of another site |
 | 404, 405 | no such table, operation or path; no such method |
-| 409 | another process works on the table, or has committed to it; none could take over |
+| 409 | another process works on the table, or has committed to it; no process could take over |
 | 421 | the request names another host |
 | 503 | the pipeline starts, or a service does not answer |"""
 LIKE: Mapping[str, str] = {"defaults": "table", "route": "table", "table_maintenance": "maintenance"}
@@ -248,7 +249,8 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
     "publish": (
         "tables.&lt;name&gt;.publish",
-        "When readers see what a [`branch`](../guides/publish.md) has; `publish: {}` has the defaults, and no audits.",
+        "When readers see the rows of a [`branch`](../guides/publish.md); `publish: {}` has the defaults, and no"
+        " audits.",
     ),
     "tag": (
         "tables.&lt;name&gt;.tags.&lt;tag&gt;",
@@ -265,7 +267,8 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "table_maintenance": (
         "tables.&lt;name&gt;.maintenance",
-        "All keys of [`maintenance`](#maintenance) except `cores` and `window`; missing ones are taken from the top level.",
+        "All keys of [`maintenance`](#maintenance) except `cores` and `window`; missing keys are taken from the top"
+        " level.",
     ),
     "route": (
         "routes",
@@ -278,7 +281,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "defaults",
         "All settings of [a table](#tablesname) except `topic`, `topics`, `start` and `location`. They apply to all tables,"
         " under `tables` and `topics`, without the setting; a table's setting replaces the whole default."
-        " A table with its own `mode: append` takes no `key_columns`, `order_by` and `deletes` from `defaults`.",
+        " A table with its own `mode: append` ignores `key_columns`, `order_by` and `deletes` in `defaults`.",
     ),
     "table": ("tables.&lt;name&gt;", "One table, with its topics in `topic` or `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),

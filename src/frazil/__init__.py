@@ -84,9 +84,9 @@ def __dir__() -> list[str]:
 def udf(returns: str) -> Callable[[_Function], _Function]:
     """Returns a decorator for functions that queries call: those that `udf` of the pipeline file names.
 
-    Such a function takes an Arrow array for each argument, and returns one with a value for each of their rows, made of
-    that row alone. Where it raises, it is called again with fewer rows, until one is left. returns: the type of its
-    values, in the words of the pipeline file, such as `decimal(12,2)`.
+    Such a function takes an Arrow array for each argument, and returns an array with a value for each row, computed
+    from that row alone. If it raises an exception, it is called again with fewer rows, down to one. returns: the type
+    of its values, as in the pipeline file, such as `decimal(12,2)`.
     """
 
     def declare(function: _Function) -> _Function:

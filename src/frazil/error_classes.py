@@ -86,8 +86,8 @@ class ErrorClass(StrEnum):
         "too_large",
         Entry(
             "a value larger than `limits: {record_size: …}`, or one that would need far more memory than the record has"
-            " bytes. A value of more than 32 MiB that no table of the topic allows is not even read: its dead letter has"
-            " all but the `value`, only Kafka has that, and a replay leaves the dead letter as it is",
+            " bytes. A value of more than 32 MiB that no table of the topic allows is not read: its dead letter lacks"
+            " the `value`, which only Kafka has, and a replay leaves the dead letter unchanged",
             page="reference/limits",
             quotes_values=False,
         ),
@@ -156,7 +156,7 @@ class ErrorClass(StrEnum):
     )
     REFUSED_BY_STAGE = (
         "refused_by_stage",
-        Entry("a stage of an installed package refuses a row of the record; the message has its name and why"),
+        Entry("a stage of an installed package refuses a row of the record; the message has the stage and the reason"),
     )
     LOOKUP_MISS = (
         "lookup_miss",
@@ -176,7 +176,7 @@ class ErrorClass(StrEnum):
     NO_EVENT_TIME = (
         "no_event_time",
         Entry(
-            "the record has no value for the time that the windows of the table's query are made of",
+            "the record has no value for the time of the windows in the table's query",
             page="guides/aggregate",
             remedy="leave such records out with `where: TIME is not null`, or give them a time in the query, such as"
             " `window(coalesce(TIME, _timestamp), '1 minute')`; for change data use a constant time, since an update"
@@ -186,8 +186,8 @@ class ErrorClass(StrEnum):
     LATE = (
         "late",
         Entry(
-            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay counts it all the same,"
-            " unless the table has `emit: closed`, and main has its window",
+            "the record is later than `late` allows, and the table has `else: dead_letter`; a replay adds it to its"
+            " window, unless the table has `emit: closed` and main has the window",
             page="guides/aggregate#late-records",
             remedy="write a longer time under `late`, or `else: drop`",
         ),
@@ -206,16 +206,16 @@ class ErrorClass(StrEnum):
     KEY_MISMATCH = (
         "key_mismatch",
         Entry(
-            "the value contains another key than the record's key, the key has a field that is not a key column, or the"
-            " record has another primary key than the table",
+            "the key in the value differs from the record's key, the key has a field that is not a key column, or the"
+            " primary key of the record differs from the table's",
             page="guides/upsert",
         ),
     )
     INCOMPLETE_PRIMARY_KEY_UPDATE = (
         "incomplete_primary_key_update",
         Entry(
-            "incomplete primary-key update: the insert part lacks values, and the old row is neither in the table nor in"
-            " the batch, nor has it arrived within a minute",
+            "incomplete primary-key update: the insert part lacks values, and the old row is not in the table or the"
+            " batch, and has not arrived within a minute",
             page="guides/cdc-keys#keys-and-large-values",
             quotes_values=False,
         ),
@@ -274,7 +274,7 @@ class ErrorClass(StrEnum):
     )
     WRONG_SCHEMA = (
         "wrong_schema",
-        Entry("the schema has another format than the table", page="guides/schema-registry", quotes_values=False),
+        Entry("the format of the schema differs from the table's", page="guides/schema-registry", quotes_values=False),
     )
     UNUSABLE_SCHEMA = (
         "unusable_schema",
@@ -302,8 +302,8 @@ class ErrorClass(StrEnum):
     UNAVAILABLE_VALUE = (
         "unavailable_value",
         Entry(
-            "a change does not carry a value that the table's query computes with, or the insert part of a primary-key"
-            " update lacks a large value: only the old row has it",
+            "a change lacks a value that the table's query needs, or the insert part of a primary-key update lacks a"
+            " large value: only the old row has it",
             page="reference/envelopes#values-that-were-not-sent",
             remedy="let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query pass"
             " such a field on unchanged, without a condition on it",

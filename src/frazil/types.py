@@ -385,7 +385,7 @@ class Resolved:
     deleted: int = 0
     #: Late changes: the row in the table is newer by `order_by`.
     late: int = 0
-    #: Values that a change did not carry and no existing row had.
+    #: Values that were neither in a change nor in an existing row.
     missing_required: int = 0
     #: Data files of the table at the lookup.
     files: int = 0

@@ -12,7 +12,7 @@ from frazil.errors import UnavailableError
 
 NO_ZONES = "this machine has no time-zone database"
 ZONES_REMEDY = (
-    "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
+    "install the system's package `tzdata`, here and where Spark's executors run; if PYTHONTZPATH is set, let it name the"
     " folder of that package"
 )
 

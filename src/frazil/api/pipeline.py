@@ -39,10 +39,10 @@ _ONE_JVM = threading.Lock()
 def load(
     file: str | os.PathLike[str] = "frazil.yaml", *, env: str | None = None, values: Mapping[str, object] | None = None
 ) -> Pipeline:
-    """Returns the pipeline of a pipeline file, which is read and validated; no service is asked.
+    """Reads and validates a pipeline file, and returns its pipeline; calls no service.
 
-    env: the environment of the file, as `--env` names it; without one, FRAZIL_ENV does. values: in place of those of the
-    file, as `--set` gives them, by the path to each, such as `{"commit.interval": "5s"}`.
+    env: the environment of the file, as with `--env`; by default FRAZIL_ENV. values: values that replace
+    those of the file, as with `--set`, by their paths, such as `{"commit.interval": "5s"}`.
 
     Raises: SpecError, with file and line, where something in the file is wrong.
     """
@@ -94,8 +94,8 @@ class Pipeline:
         return self._file
 
     def check(self, *, progress: Progress | None = None) -> CheckResult:
-        """Returns whether a run would find all it needs, as `frazil check` does: Java, jars, Kafka, catalog, store,
-        registry. A check that fails does not raise: it is one of the findings. Changes nothing.
+        """Returns whether a run would find everything that it needs, as `frazil check` does: Java, jars, Kafka,
+        catalog, store, registry. A check that fails does not raise: it is one of the findings. Changes nothing.
 
         Raises: SpecError where a regular expression of the file matches no topic.
         """
@@ -144,14 +144,15 @@ class Pipeline:
         timeout: str | float | None = None,
         progress: Progress | None = None,
     ) -> RunResult:
-        """Runs the pipeline until `stop` is called from another thread, or, until_caught_up, until everything is committed
-        that was in the topics at the start. It handles no signal: an exception that a signal raises here, such as
-        KeyboardInterrupt, ends the run at once, and the next one reads the batch in hand again.
+        """Runs the pipeline until `stop` is called from another thread, or, with until_caught_up, until all records
+        that were in the topics at the start are committed. It handles no signal: an exception that a signal raises
+        here, such as KeyboardInterrupt, ends the run at once, and the next run reads the present batch again.
 
-        timeout: how long a run until it has caught up waits for services that do not answer, as `5m` or in seconds; 5
-        minutes unless given. Topics that do not exist are waited for only if it is given.
+        timeout: how long a run with until_caught_up waits for services that do not answer, as `5m` or in seconds; 5
+        minutes unless given. The run waits for topics that do not exist only if it is given.
 
-        Returns how each table has ended. A table that stops does not raise: it is in `failed`, and the others continue.
+        Returns how each table has ended. A table that stops raises no error: it is in `failed`, and the other tables
+        continue.
 
         Raises: SpecError where another run of this process, or a Spark session, has the one JVM that a process can have;
         UnavailableError where a service did not answer in time; FencedError where another process has taken over.
@@ -174,14 +175,14 @@ class Pipeline:
         return self._redaction.value(result)
 
     def stop(self) -> None:
-        """Makes `run`, in another thread, commit the batch in hand and return. Does nothing where nothing runs."""
+        """Makes `run`, in another thread, commit its batch and return. Does nothing if nothing runs."""
         stopping = self._stopping
         if stopping is not None:
             stopping.request()
 
     def status(self, table: str | None = None, *, progress: Progress | None = None) -> PipelineReport:
-        """Returns the state of every table, or of one, as `frazil status` does, whether or not the pipeline runs. What does
-        not answer does not raise: it is one of the report's problems.
+        """Returns the state of every table, or of one, as `frazil status` does, whether or not the pipeline runs. A
+        service that does not answer raises no error: it is one of the report's problems.
 
         Raises: SpecError for a name that no table has.
         """

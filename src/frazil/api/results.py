@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether a run would find all it needs."""
+    """Whether a run would find everything that it needs."""
 
     #: The pipeline's name.
     pipeline: str
@@ -76,14 +76,14 @@ class RunResult:
     tables: tuple[TableStatus, ...] = ()
     #: How each table ended, in a sentence, by its name.
     sentences: Mapping[str, str] = field(default_factory=dict)
-    #: The names of the tables that are stopped, or that a run until it has caught up could not read to the end.
+    #: The names of the tables that are stopped, or that a run with until_caught_up could not read to the end.
     failed: tuple[str, ...] = ()
-    #: Whether the run was stopped before it knew its tables.
+    #: Whether the run was stopped before it had loaded its tables.
     is_early: bool = False
 
     @property
     def is_ok(self) -> bool:
-        """Whether no table is stopped, and a run until it has caught up has read every table to the end."""
+        """Whether no table is stopped, and a run with until_caught_up has read every table to the end."""
         return not self.failed
 
     def document(self) -> dict[str, Any]:
@@ -111,13 +111,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class VerifiedTable:
-    """What comparing one table with its topics has found."""
+    """The result of the comparison of one table with its topics."""
 
     #: The table's name.
     name: str
     #: Why nothing was compared; empty after a comparison.
     reason: str = ""
-    #: What can be done where nothing was compared.
+    #: What to do if nothing was compared.
     remedy: str = ""
     #: The rows that are missing and surplus; None without a comparison.
     difference: Difference | None = None
@@ -126,7 +126,7 @@ class VerifiedTable:
 
     @property
     def is_equal(self) -> bool | None:
-        """Whether the table has the rows of its topics; None where that is not known."""
+        """Whether the table has the rows of its topics; None if this is unknown."""
         if self.difference is None:
             return None
         return not self.difference.missing and (self.is_partial or not self.difference.surplus)

@@ -26,20 +26,21 @@ Show = Annotated[
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE, offline: Offline = False, show: Show = False) -> int:
-    """Validate the pipeline file and check what it needs: Java, jars, Spark's master, Kafka, election, catalog, store,
-    schema registry.
+    """Validate the pipeline file and check everything that a run needs: Java, jars, Spark's master, Kafka, election,
+    catalog, store, schema registry.
 
-    Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes a
-    sample of up to 10,000 unread records per table and shows where a run would stop at them. Analyses each query for the
-    fields of the sample, of the table and of the registry's schemas, and shows the columns that it makes, or what is wrong
-    with it, such as a column that no record has. Shows what each check did and,
-    when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
+    Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes
+    a sample of up to 10,000 unread records per table and shows where a run would stop at them. Analyses each query for
+    the fields of the sample, of the table and of the registry's schemas, and shows its columns, or its error, such as a
+    column that no record has. Shows the result of each check and, when it failed, the remedy. A failed check does not
+    prevent the others. Changes nothing: no table, no folder, no file.
 
-    With --offline it reaches no service: it validates the file, also in each of its other environments, parses queries, and
-    names what it did not check. --show prints the settings first, without defaults and secrets.
+    With --offline it connects to no service: it validates the file in each of its environments, parses queries, and
+    lists what it did not check. --show prints the settings first, without defaults and secrets.
 
-    Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
-    query cannot be computed; 2 when the pipeline file is wrong, also when one of its regular expressions matches no topic.
+    Exit code: 0 when `frazil run` would find everything that it needs; 1 when a service is unreachable, something is
+    missing, or a query cannot be computed; 2 when the pipeline file is wrong, or one of its regular expressions matches
+    no topic.
     """
     secrets = Secrets(os.environ, has_placeholders=offline)
     spec = load_spec(file, secrets=secrets)

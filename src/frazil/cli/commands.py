@@ -70,8 +70,8 @@ COMMANDS = (
     Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
-    Command("setup", "frazil.cli.machine:setup", "Fetch the jars now, or write an offline bundle."),
-    Command("doctor", "frazil.cli.machine:doctor", "Check that this machine has what Frazil needs."),
+    Command("setup", "frazil.cli.machine:setup", "Fetch the jars and compile, or write an offline bundle."),
+    Command("doctor", "frazil.cli.machine:doctor", "Check that this machine has everything that Frazil needs."),
     Command("dev broker", "frazil.cli.machine:broker", "Run the embedded Kafka broker in the foreground."),
 )
 REGISTERED: Registered[Command] = Registered(
@@ -80,8 +80,8 @@ REGISTERED: Registered[Command] = Registered(
 """Every command, those of installed packages included."""
 SUMMARY = (
     "Kafka topics become maintained Apache Iceberg tables.\n\n"
-    "`frazil demo` shows it on this machine; `frazil init` writes a first pipeline file for a cluster, `frazil check` tries"
-    " it, and `frazil run` runs it."
+    "`frazil demo` shows it on this machine; `frazil init` writes a first pipeline file for a cluster, `frazil check`"
+    " checks it, and `frazil run` runs it."
 )
 PANELS = {
     "Begin": ("demo", "init", "import", "adopt", "release", "setup", "doctor"),
@@ -92,11 +92,11 @@ PANELS = {
 """The commands, by the first word of their names, under the titles of `frazil --help`."""
 OTHER_PANEL = "From installed packages"
 GROUPS = {
-    "blobs": "Verify the large objects of tables, or see them in a demo.",
+    "blobs": "Verify the large objects of tables, or run a demo of them.",
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
     "topic": "Set, remove or show AutoMQ table-topic keys of topics.",
-    "import": "Make a pipeline file of another tool's configuration.",
+    "import": "Turn another tool's configuration into a pipeline file.",
 }
 
 

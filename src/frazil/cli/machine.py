@@ -34,7 +34,7 @@ _ERROR = "error: "
 
 
 def setup(output: Output, bundle: Bundle = None, source: Source = None) -> int:
-    """Fetch the jars now, compile what is compiled at a first start, and record the classes that every start loads.
+    """Fetch the jars, compile the code that a first start compiles, and record the classes that every start loads.
 
     Skips finished steps, and continues where it was interrupted. Without this command the first `frazil run` fetches the
     jars. The offline bundle contains Frazil, the packages that it requires and the jars, with checksums, for a machine

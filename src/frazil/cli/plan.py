@@ -31,8 +31,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     """Show what `frazil run` would create or change: tables, columns, partition specs, first offsets; change nothing.
 
     Columns that the pipeline file does not declare are inferred from a sample of up to 10,000 unread records per table;
-    records beyond the sample may need more columns. Bad records of the sample are shown with topic, partition and offset;
-    where there are so many that a run would stop, the plan shows that as well.
+    records beyond the sample may need more columns. Bad records of the sample are shown with topic, partition and
+    offset; if a run would stop because of their number, the plan shows that too.
 
     Exit code: 0 when a run would change nothing, or wait for the first record of an empty topic; 4 when it would create or
     change something, wait for a topic, for a record with a field or for the end of an open transaction, or stop at bad

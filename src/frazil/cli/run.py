@@ -47,8 +47,8 @@ def command(
     """Run the pipeline until SIGTERM or Ctrl-C; then finish and commit the batch in flight and exit. A batch that is not
     committed within --grace is abandoned; the next run reads it again.
 
-    An unavailable service is retried, with --until-caught-up for at most --timeout. A table that stops is logged, and the
-    other tables continue. Records behind an open transaction are left to the next run, and counted as lag.
+    An unavailable service is retried, with --until-caught-up for at most --timeout. A table that stops is logged, and
+    the other tables continue. Records after an open transaction are read by the next run, and count as lag.
 
     Exit code: 0 when the run was stopped or has caught up; 1 when it failed, or a service was unavailable for longer than
     --timeout; 2 when the pipeline file is wrong, or it names no topic and none of its regular expressions matches one; 3

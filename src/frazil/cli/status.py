@@ -24,9 +24,7 @@ from frazil.printable import plural
 OneTable = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
 ]
-Watch = Annotated[
-    bool, typer.Option("--watch", help="Show the status again, two seconds after the last time, until Ctrl-C.")
-]
+Watch = Annotated[bool, typer.Option("--watch", help="Refresh the status every two seconds, until Ctrl-C.")]
 NOT_WELL = 4
 _WATCH_EVERY_S = 2.0
 _LONG_NAME = 32
@@ -48,9 +46,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     running, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
 
     Exit code: 0 when everything is healthy; 2 when the pipeline file is wrong; 4 when a table is stopped, backing off,
-    missing or without a topic, or when Kafka, the catalog or the running process does not answer. A pipeline that is not
-    running is not an error, and neither is lag, unless records wait for a table to which no run has committed yet, or which
-    the last run could not read to its end. With --watch it is that of the last status shown.
+    missing or without a topic, or when Kafka, the catalog or the running process does not answer. A pipeline that is
+    not running is not an error, and neither is lag, unless records wait for a table to which no run has committed yet,
+    or which the last run could not read to its end. With --watch the exit code is for the last status shown.
     """
     pipeline, clock = open_pipeline(output, file), SystemClock()
     with pipeline.open_status() as reader:

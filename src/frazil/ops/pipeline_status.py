@@ -55,12 +55,12 @@ class TableCondition:
 
 @dataclass(slots=True)
 class Lag:
-    """What is not read yet."""
+    """The records that are not read yet."""
 
     #: The topics that the table reads.
     topics: tuple[str, ...] = ()
-    #: Offsets up to the ends of the topics' logs that are not committed. Null before they are measured, and where topics
-    #: are gone or are other ones now.
+    #: Offsets up to the ends of the topics' logs that are not committed. Null before they are measured, and if topics
+    #: are missing or were recreated.
     lag_records: Count | None = None
     #: The offsets among them that wait for an [open transaction](../troubleshoot/open-transaction.md): `topic`,
     #: `partition`, `start` (its first offset) and `end` (that of the log).
@@ -69,9 +69,9 @@ class Lag:
 
 @dataclass(slots=True)
 class TableProgress:
-    """What the table itself records, whichever process has committed to it."""
+    """Values that are stored in the table, whichever process has committed to it."""
 
-    #: Whether the pipeline has ever committed to the table. Null where that is not known.
+    #: Whether the pipeline has ever committed to the table. Null if this is unknown.
     committed: bool | None = None
     #: The record timestamp up to which the table is [complete](../concepts/README.md#watermark).
     watermark_ms: Milliseconds | None = None
@@ -91,13 +91,13 @@ class TableProgress:
     expectations: Mapping[str, Count] | None = None
     #: The time up to which [windows](../guides/aggregate.md#late-records) are complete; null without `late`.
     windows_complete_to_ms: Milliseconds | None = None
-    #: Records that no other table of the [route](../guides/route.md) takes, of the table of the rest.
+    #: In the rest table, records that no other table of the [route](../guides/route.md) receives.
     rest_records: Annotated[Mapping[str, Count], "object: reason → number"] | None = None
 
 
 @dataclass(slots=True)
 class Noticed:
-    """What only the process knows."""
+    """Values that only the process has."""
 
     #: Fields that `unknown_fields: drop` has dropped since the process started.
     dropped_fields: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class MaintenanceReport:
     above_cap: tuple[str, ...] = ()
     #: Why the last maintenance of the running process failed.
     failure: str = ""
-    #: By which factor the commit interval is extended until maintenance has caught up.
+    #: The factor by which the commit interval is extended until maintenance has caught up.
     slowed_by: float = 1.0
 
 
@@ -147,13 +147,13 @@ class VerificationReport:
     commits: Count = 0
     #: Their records.
     records: Count = 0
-    #: Rows that records make, and that the table did not get or has lost.
+    #: Rows of records that the table does not have.
     missing: Count = 0
     #: Rows that no record makes.
     surplus: Count = 0
-    #: Whether the last comparison found no such row; null while there was none.
+    #: Whether the last comparison found no such row; null before the first comparison.
     is_equal: bool | None = None
-    #: Why commits were not compared the last time; empty where none was left out.
+    #: Why commits were not compared the last time; empty if all chosen commits were compared.
     reason: str = ""
 
     @property
@@ -184,7 +184,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Derived:
-    """What is worked out at the moment at which the table is shown."""
+    """Values that are computed when the table is shown."""
 
     #: Whether the table is healthy.
     is_well: Annotated[bool, Field(alias="ok")] = True
@@ -204,13 +204,13 @@ class Derived:
     partition_spec: tuple[str, ...] | None = None
     #: The sort order of new files.
     sort_order: tuple[str, ...] | None = None
-    #: The age of the newest record in the table, by the expectations with `max_age` that it is too great for.
+    #: The age of the newest record in the table, by each expectation whose `max_age` it exceeds.
     stale: Annotated[Mapping[str, float], "object: name → seconds"] = field(default_factory=dict)
     #: Schema changes that the policy of the table forbids: `change`, `schemas`, `remedy`.
     refused_changes: tuple[RefusedChange, ...] = ()
     #: The health of the table's files, and due maintenance.
     maintenance: MaintenanceReport | None = None
-    #: What comparing commits with the topics has found; null without `verify`.
+    #: The result of the comparison of commits with the topics; null without `verify`.
     verification: VerificationReport | None = None
     #: What readers see of a table with a [`branch`](../guides/publish.md); null for a table that commits to main.
     publishing: PublishReport | None = None
@@ -218,7 +218,7 @@ class Derived:
 
 @dataclass(slots=True)
 class TableStatus:
-    """The status of one table; what is not known has its default."""
+    """The status of one table; unknown values have their defaults."""
 
     name: str
     condition: TableCondition = field(default_factory=TableCondition)
@@ -386,10 +386,11 @@ class PipelineReport:
     tables: Annotated[tuple[TableStatus, ...], "object"]
     #: The time of the report.
     now_ms: Milliseconds
-    #: The [processes of the pipeline](../operate/standby.md) and who leads them; null while none runs.
+    #: The [processes of the pipeline](../operate/standby.md) and their leader; null while no process runs.
     leadership: LeadershipState | None = None
-    #: The offsets for [lag tools](../operate/lag.md): the consumer group `group`, `last_ms` when it last had them, and
-    #: `failure`, why not; null while none runs, and with `publish_offsets: false`.
+    #: The offsets for [lag tools](../operate/lag.md): the consumer group `group`, `last_ms` when of the last
+    #: publication, and `failure`, the reason of a failure; null while no process runs, and with `publish_offsets:
+    #: false`.
     published_offsets: Published | None = None
 
     @property

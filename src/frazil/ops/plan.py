@@ -108,21 +108,21 @@ INNER = ("problem", "layout", "is_idle", "notes", "sample", "query")
 class SampleFindings:
     """What the records of the sample show, for `frazil check`."""
 
-    #: Whether so many of them are bad that a run would stop whatever `on_bad_record` is.
+    #: Whether so many of them are bad that a run would stop with any `on_bad_record`.
     is_too_bad: bool = False
-    #: The warnings of columns that every record needs and none has.
+    #: Warnings about columns that every record needs and no record has.
     absent_columns: tuple[str, ...] = ()
     #: The other warnings that only records show.
     warnings: tuple[str, ...] = ()
-    #: The kinds of the records, where all of them change no row.
+    #: The kinds of the records, if all of them change no row.
     ignored_kinds: tuple[str, ...] = ()
 
 
 @dataclass
 class PlannedQuery:
-    """What the table's query makes of the records of the sample."""
+    """The result of the table's query for the records of the sample."""
 
-    #: The columns, with their types; empty while no field of the records is known.
+    #: The columns with their types; empty while no field of the records is known.
     columns: tuple[tuple[str, str], ...] = ()
     #: Why it cannot make the table's rows.
     problem: Problem | None = None
@@ -174,7 +174,7 @@ class PlannedTable:
     notes: tuple[StageNote, ...] = ()
     #: What the records of the sample show.
     sample: SampleFindings = field(default_factory=SampleFindings)
-    #: What the query makes of them.
+    #: The result of the query.
     query: PlannedQuery = field(default_factory=PlannedQuery)
 
     def document(self) -> dict[str, Any]:

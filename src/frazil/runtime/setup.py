@@ -101,7 +101,7 @@ def _install(use: Use, bundle: tarfile.TarFile, file: Path) -> None:
     members = [member for member in bundle if member.isfile() and PurePosixPath(member.name).parent == prefix]
     if not members:
         raise UnavailableError(
-            f"the bundle has other jars than Frazil {frazil.__version__} needs: use={use}",
+            f"the bundle does not have the jars that Frazil {frazil.__version__} needs: use={use}",
             remedy="install Frazil from the wheels of the bundle, or make a bundle with this version",
             where=str(file),
         )

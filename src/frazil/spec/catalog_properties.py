@@ -162,7 +162,7 @@ def check_value(name: str, value: str) -> None:
     if name == "rest.auth.type" and value != "sigv4" and value.lower() == "sigv4":  # Its case alone counts.
         raise SpecError(f"`{name}` is `{value}`", remedy="write sigv4, in lower case")
     if name == "clients" and re.fullmatch(r"-?\d+", value) and int(value) < 1:
-        message = f"`{name}` is `{value}`: the catalog would be waited for without end"
+        message = f"`{name}` is `{value}`: Frazil would wait for the catalog without end"
         raise SpecError(message, remedy="write how many connections there are, such as 2")
     if name == "oauth2-server-uri" and any(map(str.isspace, value)):
         raise SpecError(f"`{name}` is not an address", remedy="write it as https://HOST/PATH")

@@ -169,9 +169,9 @@ class CatalogSpec(Declared, json_schema_extra={"not": {"required": ["type", "imp
     """The kind of catalog."""
     #: None: `type` names the kind.
     impl: Annotated[str | None, forms.TEXT] = None
-    """The Java class of a catalog that is none of the known kinds, in place of `type`."""
+    """The Java class of any other catalog, instead of `type`."""
     name: Annotated[str, forms.TEXT] = "frazil"
-    """The name under which a JDBC catalog keeps its tables; catalogs of the other types do not keep one."""
+    """The name under which a JDBC catalog stores its tables; catalogs of the other types store no name."""
     uri: Annotated[SecretText, forms.TEXT] = ""
     """The catalog's address; by default a SQLite file under ./frazil-data."""
     #: None where a REST catalog chooses it itself.
@@ -231,7 +231,7 @@ class TlsSpec(
     key: Annotated[SecretWord, _PATH] = None
     """File (PEM) with that certificate's key, unless it is in the same file."""
     key_password: Annotated[SecretWord, forms.TEXT] = None
-    """What opens the key, as ${env:NAME} or ${file:PATH}."""
+    """The password of the key, as ${env:NAME} or ${file:PATH}."""
 
 
 class RegistrySpec(Declared, json_schema_extra={"required": ["url"]}):
@@ -292,7 +292,7 @@ class HttpTlsSpec(Declared, json_schema_extra={"required": ["certificate", "key"
     reads_secrets = True
 
     certificate: Annotated[str, _PATH, Key(remedy=_FILE_REMEDY)]
-    """File (PEM) with the certificate, and those of the authorities between it and the root."""
+    """File (PEM) with the certificate and its intermediate certificates."""
     key: Annotated[str, _PATH, Key(remedy=_FILE_REMEDY)]
     """File (PEM) with the certificate's key."""
 
@@ -319,11 +319,11 @@ class TelemetrySpec(Declared):
 
     #: Without a slash at the end; None: what the environment has, or nowhere.
     otlp: Annotated[str | None, forms.ADDRESS] = None
-    """The OTLP/HTTP address of an OpenTelemetry collector, such as http://127.0.0.1:4318, for metrics and traces; by default
-    that of the variable OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra `otel`."""
+    """The OTLP/HTTP address of an OpenTelemetry collector, such as http://127.0.0.1:4318, for metrics and traces; by
+    default the variable OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra `otel`."""
     #: Without a slash at the end; None: what the environment has, or nowhere.
     openlineage: Annotated[str | None, forms.ADDRESS] = None
-    """The address of an OpenLineage service, such as http://127.0.0.1:5000, for lineage; by default that of the variable
+    """The address of an OpenLineage service, such as http://127.0.0.1:5000, for lineage; by default the variable
     OPENLINEAGE_URL. Needs the extra `openlineage`."""
 
 
@@ -344,7 +344,8 @@ class HaSpec(
     mode: Literal["lead", "spread"] = "lead"
     """`lead`: the leader works on all tables; `spread`: the tables are divided among the processes."""
     listen: Annotated[forms.Address | None, forms.LISTEN] = None
-    """Where a process listens for the others; by default any free port at the address by which it reaches Kafka."""
+    """Where a process listens for the other processes; by default any free port at the address by which it reaches
+    Kafka."""
     #: None unless `elect` is `postgres`.
     uri: Annotated[SecretWord, forms.TEXT] = None
     """With `postgres`: the database, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; the password as ${env:NAME}."""

@@ -123,7 +123,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
-    """Metadata of a record besides its value, in columns _topic, _kafka_partition, _offset and so on, or in the
+    """Metadata of a record in addition to its value, in columns _topic, _kafka_partition, _offset and so on, or in the
     columns that a mapping names."""
     changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
     layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()
@@ -190,8 +190,8 @@ class DivisionSpec(Declared):
         forms.parsed_text(forms.text_like("type", "header.kind", "source.table"), parse_source),
         Key(default="topic"),
     ] = ValueSource("topic")
-    """The value that decides to which table a record goes: a field, `header.NAME`, a change event's `source.table`, or
-    topic."""
+    """The value that decides to which table a record is written: a field, `header.NAME`, a change event's
+    `source.table`, or topic."""
     to: Annotated[
         Template,
         forms.parsed_text(forms.text_like("shop.${type}", "sales.$1"), parse_template),
@@ -199,9 +199,9 @@ class DivisionSpec(Declared):
     ]
     """The name of the tables, with values of the record as `${…}`, or groups of the topic's expression as $1."""
     limit: Annotated[int, forms.count(200)] = 200
-    """How many tables the route makes at most; records of further values go to `rest`."""
+    """The largest number of tables that the route makes; records of further values are written to `rest`."""
     rest: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, table_name)] = None
-    """The table of records that no other table of the route takes."""
+    """The table of records that no other table of the route receives."""
 
 
 class RouteSpec(
@@ -264,7 +264,7 @@ class ProcessSpec(Declared):
     """Where metrics, traces and lineage are sent; metrics can be read at `http` without it."""
     #: None: `elect: none`.
     ha: Annotated[connections.HaSpec | None, section("ha")] = None
-    """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
+    """How several processes of this pipeline choose the one that works; by default the newest run works."""
     publish_offsets: bool = True
     """Whether the tables' offsets are published as offsets of the consumer group `frazil-<pipeline>`, for tools that
     measure lag."""
@@ -277,7 +277,7 @@ class SelectedSpec(Declared):
     """Topics that get tables which the file does not declare one by one."""
 
     namespace: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, namespace_name)] = None
-    """The namespace of the tables that `topics` get, and of those that the configuration of topics makes."""
+    """The namespace of tables that `topics` or the configuration of topics make."""
     topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
     """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
     #: Whether topics get tables by keys of their own (`kafka.topics_from`).
@@ -342,16 +342,17 @@ class PipelineSpec(
     """The tables, by name: a namespace and a table, joined by a dot."""
     selected: Annotated[SelectedSpec, group("selected")] = SelectedSpec()
     routes: Annotated[tuple[RouteSpec, ...], ROUTES] = ()
-    """Topics whose records are divided among many tables, which are created as their values appear."""
+    """Topics whose records are divided among many tables; a table is created when its value first appears."""
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
-    """Settings of every table that does not have them itself."""
+    """Settings of every table that lacks them."""
     #: Their names.
     environments: Annotated[
         tuple[str, ...],
         Form({"type": "object", "additionalProperties": {"type": "object"}}, read=_read_environments),
     ] = ()
-    """Settings that differ in an environment, by its name, written as in the file: `frazil --env NAME` lays them over it."""
+    """Settings that differ in an environment, by its name, written as in the file: `frazil --env NAME` overrides the
+    file with them."""
     file: Annotated[FileSpec, group("file")]
 
     if TYPE_CHECKING:

@@ -164,31 +164,31 @@ class PublishSpec(Declared):
         tuple[tuple[str, str], ...],
         forms.words_by_name({"type": "object", "additionalProperties": forms.TEXT.schema}, _EXAMPLE, _read_audit),
     ] = ()
-    """What must hold, by name: queries in Spark SQL over `candidate`, the table as it would be published, and `published`,
-    the table as it is. A query of one boolean must be true; any other one must return no rows. Another table of the `group`
-    has its own name there, without the namespace, and the rows that would be published with it."""
+    """Audits, by name: queries in Spark SQL over `candidate`, the table as it would be published, and `published`, the
+    table as it is. A query of one boolean must be true; any other query must return no rows. A query may use the other
+    tables of the `group`, by their names without the namespace, with the rows that would be published."""
     group: Annotated[str | None, forms.parsed_text(forms.text_like("shop"), _parse_group)] = None
-    """Tables that are published together, with the records of all of their topics up to one moment: those with the same
-    name here. They have one interval."""
+    """A name for tables that are published together, with the records of all their topics up to one moment. They have
+    one interval."""
     transaction_topic: Annotated[str | None, TOPIC_NAME] = None
-    """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`. Tables of the `group`, of
-    one source, are published where a transaction ends; without it where their topics were at a moment."""
+    """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`. Tables of the
+    `group`, all of one source, are then published at the end of a transaction; without this key, at a moment."""
 
 
 class PublishingSpec(Declared):
     """What readers of a table see, and when."""
 
     branch: Annotated[str, forms.parsed_text(forms.text_like("ingest"), _parse_branch)] = MAIN
-    """The branch of the table that takes the commits. The first commit makes it, from main."""
+    """The branch of the table to which Frazil commits. The first commit creates it from main."""
     #: None: nobody moves main, or somebody else does.
     publish: Annotated[PublishSpec | None, section("publish")] = None
-    """When main is moved to what the branch has: every so often, if every audit holds and the rows meet their
-    expectations. Only with a `branch`."""
+    """When main is moved to the newest snapshot of the branch: at intervals, if every audit holds and the rows meet
+    their expectations. Only with a `branch`."""
     delete_mode: Literal["merge_on_read", "copy_on_write"] = "merge_on_read"
-    """`copy_on_write`: at each publish main gets data files alone, in which deleted rows are left out; the branch has delete
-    files until then. The default of a table with `publish` and with `readers` that lack deletion vectors."""
+    """`copy_on_write`: at each publish main gets data files without deleted rows, and no delete files; the branch has
+    delete files until then. The default of a table with `publish` and with `readers` that lack deletion vectors."""
     tags: Annotated[tuple[TagSpec, ...], forms.by_name(section("tag").schema, _TAGS)] = ()
-    """Tags of what readers see, by calendar: `{daily: {at: "00:00 Europe/Berlin", keep: 30d}}` makes a tag
+    """Tags of snapshots that readers see, by calendar: `{daily: {at: "00:00 Europe/Berlin", keep: 30d}}` makes a tag
     `daily-2026-11-29` at the first snapshot that is complete to this time. Expiry keeps its snapshot."""
     readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
     """The engines that read the table. A new upsert table gets the newest format version that all of them read, and

@@ -98,7 +98,7 @@ class ValueSpec(Declared):
     """What the records' values (or keys, or values of a header) are."""
 
     format: Annotated[str, Key(registered=FORMATS)] = "json"
-    """What the records' values are."""
+    """The format of the records' values."""
     source: Annotated[Literal["registry", "latest"], named("schema")] = "registry"
     """Where the schema comes from: the registry by the id in the record, or its latest."""
     framing: Literal["confluent", "apicurio", "header"] = "confluent"
@@ -107,7 +107,7 @@ class ValueSpec(Declared):
     subject: Annotated[str | None, forms.TEXT] = None
     """The subject of `schema: latest`, if it differs from the subject that `registry.naming` makes."""
     message: Annotated[str | None, forms.TEXT] = None
-    """The Protobuf message's full name, where records do not name it."""
+    """The Protobuf message's full name, if records do not name it."""
     logical_types: Literal["strict", "lenient"] = "strict"
     """How a `logicalType` next to a field's `type` in Avro is read: ignored, as Avro prescribes (strict), or read as if it
     were inside the type (lenient)."""
@@ -122,7 +122,7 @@ class KeySpec(ValueSpec):
     """What the records' keys are: a declaration alone, which is read to a ValueSpec."""
 
     format: Annotated[str, Key(choices=tuple(FORMATS.built_in))] = "raw"
-    """What the records' keys are."""
+    """The format of the records' keys."""
 
 
 class ColumnSpec(
@@ -150,14 +150,14 @@ class ColumnSpec(
         forms.parsed_text(forms.TYPE_WORD, parse_column_type),
         Key(lack=f"`{LABEL}` has no type", remedy=f"write `{NAME}: long`, or another type"),
     ]
-    """The column's type, in Iceberg's words."""
+    """The column's type, with Iceberg's name."""
     #: None: the field that would get a column of this name.
     field: Annotated[tuple[str, ...] | None, forms.parsed_text(forms.text_like("order.total"), forms.parse_path)] = None
-    """Path of the field of the record that feeds the column, where it is called otherwise."""
+    """Path of the field of the record that feeds the column, if its name differs."""
     #: The unit of numbers in a column of time, counted from the epoch or, in one of times of day, from midnight.
     unit: Annotated[Literal["s", "ms", "us", "ns"] | None, not_a_key("unit")] = None
     coerce: bool = False
-    """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
+    """Whether a text column stores numbers, booleans, objects and arrays as they are written."""
     zone: Annotated[str | None, forms.ZONE] = None
     """For a timestamp, the zone to which instants are converted; for a timestamptz, the zone of times without a zone. A
     name of the IANA database."""
@@ -165,10 +165,10 @@ class ColumnSpec(
     constant: Annotated[str | None, Form({"type": ["string", "number", "boolean"]}, read=_read_constant)] = None
     """The column's value in every row."""
     header: Annotated[str | None, forms.TEXT] = None
-    """The header whose value the column gets; of several with this name the last."""
+    """The header whose value the column gets; if several have this name, the last one."""
     #: None: the bytes are the text, the digits or the bytes of the type.
     value: Annotated[ValueSpec | None, VALUE] = None
-    """What the header's bytes are, where its column's type does not decide it."""
+    """The format of the header's bytes, if the column's type does not decide it."""
 
     @property
     def is_own(self) -> bool:
@@ -180,7 +180,7 @@ class FlattenSpec(Declared):
     """Nested records become columns, their names joined."""
 
     separator: Annotated[str, forms.SEPARATOR] = "_"
-    """What joins the names."""
+    """The text between joined names."""
     depth: Annotated[int, forms.DEPTH] = 100
     """How many levels of nested records become columns; all unless written."""
 
@@ -191,7 +191,7 @@ class EnvelopeSpec(Declared, json_schema_extra={"oneOf": [{"required": ["type"]}
     kind: Annotated[str, Key(choices=("debezium",), default="debezium"), named("type")] = "operation"
     """`debezium`; this form allows further settings of the envelope."""
     placeholder: Annotated[str, forms.TEXT, named("unavailable_value")] = "__debezium_unavailable_value"
-    """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
+    """Debezium's text for a value that the source did not send: its `unavailable.value.placeholder`."""
     operation: Annotated[str, forms.TEXT] = ""
     """The field of the row that names the operation."""
     insert: Annotated[tuple[str, ...], forms.WORDS] = ("c", "C", "i", "I", "insert", "INSERT")
@@ -218,18 +218,19 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     table: Annotated[str, forms.TEXT] = ""
     """The reference table: an Iceberg table of the catalog."""
     file: Annotated[str, forms.TEXT] = ""
-    """In place of `table`, a Parquet or CSV file: a path, or an address in the store, such as s3://bucket/countries.csv."""
+    """Instead of `table`, a Parquet or CSV file: a path, or an address in the store, such as
+    s3://bucket/countries.csv."""
     on: Annotated[tuple[tuple[tuple[str, ...], str], ...], forms.ON] = ()
-    """What is equal: a field of the record, `=`, a column of the reference table; several are joined by `and`."""
+    """The condition: a field of the record, `=`, a column of the reference table; join several with `and`."""
     take: Annotated[tuple[str, ...], forms.TEXTS] = ()
     """The columns of the reference table that become members of the lookup's column."""
     on_miss: Literal["null", "drop", "dead_letter"] = "null"
-    """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
-    no row, or a dead letter."""
+    """The result of a record without a row in the reference table, or with null in the key: null in the lookup's
+    column, no row, or a dead letter."""
     #: None: no record waits.
     wait_s: Annotated[float | None, forms.DURATION, named("wait")] = None
-    """How long a record waits for its row of the reference table, such as `10m`, before `on_miss` decides; unless written,
-    none waits."""
+    """How long a record waits for its row of the reference table, such as `10m`, before `on_miss` decides; unless
+    written, no record waits."""
 
 
 class DedupeSpec(
@@ -243,12 +244,12 @@ class DedupeSpec(
         forms.NAMES,
         Key(lack="`dedupe` does not say which columns identify an event", remedy="write `by: [event_id]`"),
     ]
-    """The columns that identify an event: a record whose values of them are in the table already is a duplicate, and is
-    dropped and counted. A record without a value in one of them is never a duplicate."""
+    """The columns that identify an event: a record whose values in these columns are already in the table is a
+    duplicate, and is dropped and counted. A record without a value in one of the columns is never a duplicate."""
     #: None: the whole table.
     within_s: Annotated[float | None, forms.DURATION, named("within")] = None
     """The greatest distance between the Kafka timestamps of a duplicate and of the record that was kept: `24h`. Records
-    that are farther apart are different events; unless written, no two are."""
+    that are farther apart are different events; unless written, the distance is not limited."""
 
 
 class CommitSpec(Declared):
@@ -261,8 +262,8 @@ class CommitSpec(Declared):
     """The size that files should reach."""
     #: None: the target.
     min_file_size_bytes: Annotated[int | None, forms.SIZE, named("min_file_size")] = None
-    """A commit comes before its interval has passed when enough waits for a file of this size; `target_file_size`
-    unless written."""
+    """A table commits before its interval has passed when the waiting records fill a file of this size;
+    `target_file_size` unless written."""
 
 
 class VerifySpec(Declared):
@@ -271,7 +272,8 @@ class VerifySpec(Declared):
     every_s: Annotated[float, forms.DURATION, named("every")] = 3600.0
     """How often."""
     sample: Annotated[float, forms.share("0.1%", "100%")] = 0.001
-    """The share of the records since the last time that is read again, in whole commits: of each table at least one."""
+    """The share of the records since the last comparison that is read again, in whole commits: at least one commit of
+    each table."""
 
 
 class SnapshotsSpec(Declared):
@@ -310,12 +312,12 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, forms.SIZE, named("target_file_size")] = None
-    """The file size that compaction aims at. By default the target size of `commit`."""
+    """The target size of compacted files. By default the target size of `commit`."""
     min_input_files: Annotated[int, forms.count(2)] = 50
-    """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
-    to spare."""
+    """How many small files of a partition start a compaction; for an upsert table a sixth of this number if compaction
+    takes little time."""
     small_file_share: Annotated[float, forms.share("10%")] = 0.1
-    """The share of small files that is left alone."""
+    """The share of small files that is not compacted."""
     snapshots: Annotated[SnapshotsSpec, section("snapshots")] = SnapshotsSpec()
     """Which snapshots are kept."""
     orphans: Annotated[OrphansSpec, section("orphans")] = OrphansSpec()
@@ -328,7 +330,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     ] = ()
     """Columns that compaction sorts by, such as `[region, ts desc]`."""
     zorder: Annotated[tuple[str, ...], _columns(_CURVE_COLUMN, "write the column's name")] = ()
-    """Columns that compaction orders rows by along a Z-curve."""
+    """Columns by which compaction orders rows along a Z-curve."""
     #: Where the file has the columns of `sort` or `zorder`.
     order_lines: Annotated[tuple[int, ...], not_a_key("order_lines")] = ()
     statistics: bool = False
@@ -336,7 +338,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     actions: Annotated[tuple[str, ...], _ACTIONS] = ()
     """Further maintenance actions, by their names in installed packages."""
     skip: Annotated[tuple[str, ...], forms.some_of(SKIPPABLE)] = ()
-    """Maintenance actions that are left to the catalog or to another tool: compact, deletes, manifests, expire, orphans."""
+    """Maintenance actions that the catalog or another tool performs: compact, deletes, manifests, expire, orphans."""
 
 
 class DeadLettersSpec(Declared):
@@ -347,21 +349,21 @@ class DeadLettersSpec(Declared):
     """The table of bad records; `<table>__dead_letters` unless written."""
     #: None: to no topic.
     topic: Annotated[str | None, TOPIC_NAME] = None
-    """A Kafka topic that bad records are written to as well."""
+    """A Kafka topic to which bad records are written too."""
     #: 0 to 1.
     stop_above: Annotated[float, forms.share("5%", "100%")] = 0.2
-    """The share of bad records above which the table stops instead, once there are 100 records to judge by."""
+    """The share of bad records above which the table stops instead, counted from 100 records on."""
 
 
 class LimitsSpec(Declared):
     """Limits of columns, partitions and record sizes."""
 
     columns: Annotated[int, forms.count(1000)] = 1000
-    """The largest number of columns, nested fields included. A table stops if records would bring it more."""
+    """The largest number of columns, nested fields included. A table stops if records would add more."""
     partitions: Annotated[int, forms.count(1000)] = 10_000
-    """The largest number of partitions that one batch may write. The table stops rather than write more."""
+    """The largest number of partitions that one batch may write. The table stops before it writes more."""
     groups: Annotated[int, forms.count(1_000_000)] = 100_000_000
-    """The largest number of rows of a table that merges records, with `merge` or GROUP BY: one for each group. The table
-    stops at the first batch after more."""
+    """The largest number of rows of a table that merges records, with `merge` or GROUP BY: one for each group. The
+    table stops at the first batch after it has more."""
     record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
     """The largest size of a value. Records with larger values become bad records without being decoded."""

@@ -36,10 +36,10 @@ class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
         named("after"),
         Key(lack=f"`{LABEL}` does not say after which time records are late", remedy="write `after: 7d`"),
     ]
-    """How much less than the greatest time before it in its partition the time of a record may be: days, such as `7d`, or a
-    duration. Records that are later change no window."""
+    """How far the time of a record may be before the greatest earlier time in its partition: days, such as `7d`, or a
+    duration. Records beyond that are late and change no window."""
     action: Annotated[Literal["drop", "dead_letter"], named("else")] = "drop"
-    """What becomes of later records: they are counted as `late`, or are dead letters."""
+    """The result of late records: they are counted as `late`, or are dead letters."""
     _recorded: tuple[tuple[str, int, int, int], ...] | None = PrivateAttr(default=None)
 
     @property
@@ -101,10 +101,10 @@ class SourceSpec(Declared):
         ),
         Key(default="as_seen"),
     ] = None
-    """What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a
-    sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
+    """The type of numbers of JSON without a schema, in columns that are not declared: `as_seen` (long, or double if a
+    sample of the topic has a fraction), `double`, or `decimal(p,s)`."""
     infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
-    """What fields of JSON without a schema may become where no column is declared."""
+    """Types that may be inferred from fields of JSON without a schema, for columns that are not declared."""
     #: Which of its topics' records the table takes, where several tables divide them; None where it takes all.
     share: Annotated[Share | None, not_a_key("share")] = None
 
@@ -117,9 +117,9 @@ class ShapeSpec(Declared):
     unknown_fields: Literal["add", "drop", "rescue"] = "add"
     """What happens to fields that `columns` does not name."""
     schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
-    """What to do when records have other fields or types than the table."""
+    """What to do when the fields or types of records differ from the table."""
     rescue: bool = False
-    """Whether values that do not fit their column are stored in the column _rescued."""
+    """Whether values that do not match their column are stored in the column _rescued."""
     flatten: Annotated[
         settings.FlattenSpec | None,
         forms.words_or(section("flatten"), (True, False), lambda word: settings.FlattenSpec() if word else None),
@@ -127,13 +127,13 @@ class ShapeSpec(Declared):
     ] = None
     """Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay."""
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
-    """How columns, and members of structs in them, are named after fields: as they are, in lower case, as user_id,
-    or as userId."""
+    """How columns, and members of structs in them, are named after fields: unchanged, in lower case, as user_id, or as
+    userId."""
     #: Empty: all fields.
     include: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of the fields to take, each with everything in it; all unless written."""
+    """Paths of the fields to read, each with everything in it; all unless written."""
     exclude: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of the fields to leave out, each with everything in it."""
+    """Paths of the fields that are not read, each with everything in it."""
 
     @property
     def fitting(self) -> dict[str, Any]:
@@ -156,9 +156,10 @@ class QuerySpec(Declared):
     """What a table does to its records before its rows are written."""
 
     where: Annotated[str, forms.TEXT] = ""
-    """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    """The condition for the records of the table, in Spark SQL: `type = 'order'`. Other records make no row and are
+    counted."""
     lookup: Annotated[tuple[settings.LookupSpec, ...], table_forms.LOOKUP] = ()
-    """Reference tables that records are joined with, each by the name of the column that it fills."""
+    """Reference tables with which records are joined, each by the name of the column that it fills."""
     rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], table_forms.RENAME] = ()
     """New names of fields: `{old: new}`, nested ones by their path."""
     drop_fields: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
@@ -175,14 +176,16 @@ class QuerySpec(Declared):
     """Columns to add: a constant, or metadata of the record or of its change by name: `{origin: shop, topic: _topic, sent:
     source.ts_ms}`."""
     filter: Annotated[str, forms.TEXT] = ""
-    """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
+    """The condition for the rows of the table, in Spark SQL, over the result of the other steps. Other rows are
+    counted."""
     select: Annotated[str, forms.TEXT] = ""
     """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
     email from records`."""
     udf: Annotated[tuple[Function, ...], table_forms.UDF] = ()
     """Python functions that the table's query and conditions may call, each as `module.function`."""
     on_error: Literal["dead_letter", "null"] = "dead_letter"
-    """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
+    """The result of a record for which an expression of the query fails: a dead letter, or a row with null in the
+    column."""
 
     @property
     def waits(self) -> tuple[settings.LookupSpec, ...]:
@@ -202,7 +205,7 @@ class BadRecordsSpec(Declared):
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
     """What to do with a record that cannot become a row."""
     dead_letters: Annotated[settings.DeadLettersSpec, section("dead_letters")] = settings.DeadLettersSpec()
-    """Where bad records go, and how many are too many."""
+    """Where bad records are written, and how many are too many."""
     limits: Annotated[settings.LimitsSpec, section("limits")] = settings.LimitsSpec()
     """Limits of columns, partitions and record sizes."""
 
@@ -232,11 +235,12 @@ class ChangesSpec(Declared):
     #: Whether every version of a row is kept, of a table whose `mode`, once the file is read, is upsert.
     keeps_history: Annotated[bool, not_a_key("keeps_history")] = False
     track: Annotated[tuple[str, ...], forms.NAMES] = ()
-    """With `mode: history` the columns whose changes make a version; all but the key, `order_by` and metadata unless
+    """With `mode: history` the columns whose changes make a version; all except the key, `order_by` and metadata unless
     written. The other columns have the values of the version's last record."""
     #: Empty: those of the record's key.
     key_columns: Annotated[tuple[str, ...], forms.NAMES] = ()
-    """The columns that identify a row; by default the record key's, or those that Canal's messages name."""
+    """The columns that identify a row; by default the fields of the record's key, or the columns that Canal's messages
+    name."""
     #: None: partition and offset.
     order_by: Annotated[str | None, forms.TEXT] = None
     """The column that orders the changes of a key; by default partition and offset."""
@@ -259,20 +263,20 @@ class ChangesSpec(Declared):
         ),
         Key(choices=("batch", "transaction"), default="batch"),
     ] = None
-    """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
-    Debezium's envelope."""
+    """Whether a snapshot may show a part of a transaction of the source: `transaction` is for a table of one topic,
+    with Debezium's envelope."""
     merge: Annotated[tuple[tuple[str, str], ...], table_forms.MERGE] = ()
     """How the records of a key are merged, by column: `{amount: sum, orders: count}`, or one function for all columns;
-    `latest` for a column that is not named. `count` makes a column of its own."""
+    `latest` for a column that is not named. `count` makes a new column."""
     #: None: equal records are rows of their own.
     dedupe: Annotated[settings.DedupeSpec | None, section("dedupe")] = None
     """Which records of an append table are duplicates, which are dropped: `{by: [event_id], within: 24h}`."""
     #: None: no record is late.
     late: Annotated[LateSpec | None, LATE] = None
-    """Which records are late for the windows of a query with GROUP BY: `7d`, or `{after: 7d, else: dead_letter}`; `else` is
-    drop unless written."""
+    """Which records are late for the windows of a query with GROUP BY: `7d`, or `{after: 7d, else: dead_letter}`; by
+    default `else` is drop."""
     emit: Literal["update", "closed"] = "update"
-    """When a window is in the table: from its first record on (update), or once it is complete (closed)."""
+    """When readers see a window: from its first record on (update), or once it is complete (closed)."""
 
     @property
     def looks_up_rows(self) -> bool:
@@ -304,7 +308,7 @@ class LayoutSpec(Declared):
 
     #: None: the file has none; then what the table has stays.
     partition_by: Annotated[tuple[PartitionTerm, ...] | None, PARTITION_BY] = None
-    """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
+    """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of a column. An
     existing table keeps its partition spec unless this is written; `[]` is for none."""
     #: None: the file has none; then what the table has stays.
     sort_by: Annotated[tuple[SortTerm, ...] | None, SORT_BY] = None
@@ -313,7 +317,7 @@ class LayoutSpec(Declared):
     """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
     #: None: the catalog chooses it.
     location: Annotated[str | None, forms.TEXT] = None
-    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs demand it. Its
-    dead-letter table is beside it, in the folder `<location>__dead_letters`."""
+    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs require it. The
+    dead-letter table is in the folder `<location>__dead_letters`."""
     properties: Annotated[dict[str, str], table_forms.PROPERTIES] = Field({})
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""

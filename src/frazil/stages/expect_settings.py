@@ -31,15 +31,16 @@ class ExpectationSpec(
     """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
     #: 0 to 1; None: none of them, where anything but `warn` follows.
     at_most: Annotated[float | None, forms.share("5%", "1%")] = None
-    """For `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
-    `{that: email is not null, at_most: 5%}`."""
+    """For `that`: the share of recent records that need not meet it, counted from 100 records on, with `warn` or
+    `stop`: `{that: email is not null, at_most: 5%}`."""
     min_rows: Annotated[int | None, forms.count(1000)] = None
-    """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""
+    """The least number of rows, or of changes of an upsert table, in a commit that has read records; with `warn` or
+    `stop`."""
     max_age_s: Annotated[float | None, forms.DURATION, named("max_age")] = None
     """The age of the newest record in the table above which `status` warns."""
     action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], named("else")] = "warn"
-    """What happens to a record with a row that does not meet it: it is only counted (warn), makes no row (drop), becomes a
-    dead letter, or stops the table before the commit."""
+    """The consequence for a record with a row that does not meet it: it is only counted (warn), makes no row (drop),
+    becomes a dead letter, or stops the table before the commit."""
 
     @property
     def is_of_rows(self) -> bool:
@@ -90,8 +91,8 @@ class ExpectSpec(StageSettings):
             short="that",
         ),
     ] = ()
-    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
-    else: dead_letter}}`. A condition alone only warns."""
+    """Conditions that rows are expected to meet, by name, with the consequence otherwise: `{positive: {that: "amount >=
+    0", else: dead_letter}}`. A condition alone only warns."""
 
     @property
     def is_used(self) -> bool:

@@ -37,11 +37,12 @@ class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
     #: The names of the path, where one of them has a dot.
     names: Annotated[tuple[str, ...], not_a_key("names")] = ()
     action: Annotated[ProtectAction, Key(default="hash")] = "hash"
-    """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
+    """The action on the field: drop, null, hash, mask, tokenize, truncate or constant."""
     label: Annotated[str, forms.TEXT] = ""
-    """For `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
+    """For `hash` and `tokenize`: equal values of fields with the same label get equal results; the field's path unless
+    written."""
     keep: Annotated[int, forms.count(4)] = 4
-    """For `mask`: how many characters at the end stay, where the text has at least twice as many."""
+    """For `mask`: how many characters at the end stay, if the text has at least twice as many."""
     length: Annotated[int, forms.count(4)] = 4
     """For `truncate`: how many characters at the beginning stay."""
     value: Annotated[str, forms.TEXT] = ""

@@ -222,7 +222,7 @@ def _gcs(properties: Properties, address: Address) -> Client:
     headers = {}
     if key := properties.get("gcs.encryption-key", ""):
         if properties.get("gcs.decryption-key", key) != key:
-            message = "`gcs.decryption-key` is another key than `gcs.encryption-key`"
+            message = "`gcs.decryption-key` differs from `gcs.encryption-key`"
             raise SpecError(message, remedy="write the same key", where="gcs.decryption-key")
         digest = hashlib.sha256(base64.b64decode(key)).digest()
         headers["x-goog-encryption-algorithm"] = "AES256"

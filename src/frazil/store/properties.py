@@ -161,12 +161,12 @@ HDFS = (
     *_of("honoured", "data nodes are reached by their names", "dfs.client.use.datanode.hostname"),
     *_of(
         "honoured",
-        "how often, and with which pauses, name nodes are asked",
+        "how often, and with which pauses, a task calls name nodes",
         "dfs.client.failover.max.attempts",
         "dfs.client.failover.sleep.base.millis",
         "dfs.client.failover.sleep.max.millis",
     ),
-    *_of("honoured", "how long a data node is waited for", "dfs.client.socket-timeout"),
+    *_of("honoured", "how long a task waits for a data node", "dfs.client.socket-timeout"),
     *_of(
         "honoured",
         "whether a lost data node is replaced",

@@ -285,8 +285,8 @@ def _read(value: bytes, reading: Reading, column: IcebergType | None) -> tuple[I
 _INTRODUCTION = """\
 # Debezium types
 
-The column type of each source type, for JSON with its schema and for Avro. `make docs` generates the table from the
-decoders, and a test verifies that both formats agree. See also [change data](../guides/cdc.md) and
+This page lists the column type of each source type, for JSON with its schema and for Avro. `make docs` generates the
+table from the decoders, and a test verifies that both formats agree. See also [change data](../guides/cdc.md) and
 [envelopes](envelopes.md).
 
 | source column | Kafka Connect | name | Iceberg |
@@ -305,14 +305,15 @@ _NOTES = """
   Server's `datetime2`, `time` and `datetimeoffset` (their default precision), and nanoseconds of other sources. A
   column declared with the encoded type keeps all digits: `columns: {placed: long}` for numbers, `string` for strings.
   Use it for key columns, because two keys that differ by less than a microsecond would become one key.
-- MySQL's `time` is a duration: below zero, and from 24 hours on, it is a bad record, as is PostgreSQL's `24:00:00`.
-  Declare such a column with the encoded type, `columns: {lasted: long}`: microseconds, also negative.
-- A decimal with a scale below 0, as Oracle's `NUMBER(5,-2)`, is a decimal without a fraction, `decimal(7,0)`. With a
-  scale above 38 it remains `binary`, its unscaled number: set `decimal.handling.mode=string` at the connector.
+- MySQL's `time` is a duration: a negative duration, or a duration of 24 hours or more, makes a bad record, and so does
+  PostgreSQL's `24:00:00`. Declare such a column with the encoded type, `columns: {lasted: long}`: microseconds, which
+  may be negative.
+- A decimal with a negative scale, such as Oracle's `NUMBER(5,-2)`, is a decimal without a fraction, `decimal(7,0)`.
+  With a scale above 38 it remains `binary`, its unscaled number: set `decimal.handling.mode=string` at the connector.
 - `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, from position to value; in Avro a list of
   structs with `key` and `value`. Other maps with keys other than strings are handled alike: [Kafka
   Connect](connect.md#maps).
-- A `Decimal` in a column declared as `string` is its digits, also with more than 38 of them.
+- A `Decimal` in a column declared as `string` is stored as its digits, even with more than 38 digits.
 - A decimal without a declared scale is a string of its digits; it may be declared as `decimal(p,s)`.
 - `binary.handling.mode` base64, base64-url-safe and hex are strings, and remain strings.
 - Local timestamps in a column with a `zone` are times of that zone: [Kafka Connect](connect.md#times-without-a-zone).
@@ -322,19 +323,19 @@ _NOTES = """
 
 ## Unsigned numbers
 
-With `bigint.unsigned.handling.mode=long`, the connector's default, MySQL's `BIGINT UNSIGNED` is a Java long: a number from
-2⁶³ on is written below 0, 18446744073709551615 as -1. The message shows what is meant only if the connector adds the
-type of the source's column:
+With `bigint.unsigned.handling.mode=long`, the connector's default, MySQL's `BIGINT UNSIGNED` is a Java long: a number
+from 2⁶³ on is written as a negative number, 18446744073709551615 as -1. The message shows the real number only if the
+connector adds the type of the source's column:
 
 ```properties
 datatype.propagate.source.type=.+[.]BIGINT UNSIGNED.*
 ```
 
 - With the parameter `__debezium.source.column.type` in the schema (JSON with its schema, Avro, JSON Schema, Protobuf) a
-  new column is a `decimal(20,0)` with the number that is meant, at every depth, as a key and in both images of a change.
-- A column that is a `long` already keeps the numbers up to 2⁶³ - 1. A larger one is a bad record (`out_of_range`), whose
-  message names a column that takes it.
-- Without the parameter such numbers are indistinguishable from others, and are stored below 0. Set
+  new column is a `decimal(20,0)` with the real number, at every depth, as a key and in both images of a change.
+- An existing `long` column stores the numbers up to 2⁶³ - 1. A larger number makes a bad record (`out_of_range`), whose
+  message names a column for it.
+- Without the parameter such numbers cannot be distinguished from negative numbers, and are stored as negative. Set
   `bigint.unsigned.handling.mode=precise`, or propagate the type.
 - `INT UNSIGNED` and smaller types fit the Connect types that the connector chooses for them.
 """

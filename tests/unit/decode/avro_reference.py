@@ -134,10 +134,10 @@ AVRO_FAULTS: list[tuple[str, Node, bytes]] = [
 ]
 """Bodies that are refused; the schema is that of a field `v`, the body that of a record with it."""
 
+_NOTE = "\nGenerated from the decoder by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # Avro types
-
-Generated from the decoder by `make docs`; a test verifies it.
 
 A record is decoded with its writer's schema ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)), from its
 first byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same name; a
@@ -161,8 +161,8 @@ _NOTES = """
 - If the table has a column of the underlying type, or of another compatible type, a value is read as [that
   type](conversions.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
   bytes, a record without fields as a struct of nulls.
-- Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` beside a
-  field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,
+- Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` next to
+  a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,
   `plan` and the log report it, and `value: {format: avro, logical_types: lenient}` applies it.
 - Aliases are previous names of a column in the same record type. Defaults have no effect, because every record is decoded
   with its own schema.
@@ -181,7 +181,7 @@ underscores. A namespace may be any text, such as `db-1.shop`."""
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_INTRODUCTION, *_types(), _NOTES, *_faults(), _LIMITS]) + "\n"
+    return "\n".join([_INTRODUCTION, *_types(), _NOTES, *_faults(), _LIMITS, _NOTE]) + "\n"
 
 
 def column_type(node: Node) -> str:

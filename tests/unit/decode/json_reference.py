@@ -110,10 +110,10 @@ TROUBLES: tuple[tuple[str, bytes | None], ...] = (
     ("a line end inside a string, unescaped", b'{"a": 1, "b": "x\ny"}'),
 )
 
+_NOTE = "\nGenerated from the decoder by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # JSON conversions
-
-Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one JSON object (RFC 8259, UTF-8); each member is a value of the column with the same name
 ([case](../guides/names.md#capitals) is ignored). A value is rejected, with its record, if it cannot be converted
@@ -138,7 +138,7 @@ duplicate keys."""
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_INTRODUCTION, *_types(), _TROUBLES_TITLE, *_troubles()]) + "\n"
+    return "\n".join([_INTRODUCTION, *_types(), _TROUBLES_TITLE, *_troubles(), _NOTE]) + "\n"
 
 
 def _types() -> Iterator[str]:

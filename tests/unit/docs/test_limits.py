@@ -24,9 +24,7 @@ DEFAULTS = LimitsSpec()
 LIMITS = {
     "bytes of a record's value": f"`limits: {{record_size: …}}`, {DEFAULTS.record_bytes // 2**20} MiB",
     "bytes of a value that is read, whatever `record_size` allows": f"{task_job.MOST_VALUE_BYTES:,}",
-    "bytes of a value that no table of its topic allows, and that its dead letters have all the same": (
-        f"{task_job.FLOOR_BYTES:,}"
-    ),
+    "bytes of a value in a dead letter, if no table of its topic allows the value": f"{task_job.FLOOR_BYTES:,}",
     "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} plus one per byte of the record",
     "cells of one decoding chunk, every format": f"{limits.MAX_BATCH_CELLS:,}",
     "cells of the array and map items of an Avro record": (

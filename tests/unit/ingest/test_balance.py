@@ -154,7 +154,7 @@ def _without(part: str, **counts: int) -> Any:
         (_without("counts", written_count=1), "are not accounted for: read=3 written=1 bad=1 dropped=0"),
         (_without("counts", written_count=-1), "are not accounted for: read=3 written=3 bad=1 dropped=0"),
         (_without("counts", record_count=1), "are not accounted for: read=2 written=2 bad=1 dropped=0"),
-        (_without("counts", row_count=1), "files have other rows than were written: written=1 in_files=2"),
+        (_without("counts", row_count=1), "the rows in the files differ from the written rows: written=1 in_files=2"),
         (lambda report: replace(report, written=replace(report.written, data=())), "written=2 in_files=0"),
     ],
 )

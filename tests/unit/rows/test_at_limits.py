@@ -374,7 +374,7 @@ ELSEWHERE = {
     **dict.fromkeys(
         (
             "bytes of a value that is read, whatever `record_size` allows",
-            "bytes of a value that no table of its topic allows, and that its dead letters have all the same",
+            "bytes of a value in a dead letter, if no table of its topic allows the value",
         ),
         ("ingest/tasks/test_left_out.py", "test_a_job_reads_what_one_of_its_tables_allows"),
     ),

@@ -90,7 +90,7 @@ def test_a_changed_jar_of_a_bundle_is_refused(bundle: Path) -> None:
 
 def test_a_bundle_of_another_version_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars_module, "_declaration", lambda: b"other jars")
-    with pytest.raises(UnavailableError, match="the bundle has other jars than Frazil") as caught:
+    with pytest.raises(UnavailableError, match="the bundle does not have the jars that Frazil") as caught:
         install_bundle(bundle)
     assert caught.value.where == str(bundle)
 

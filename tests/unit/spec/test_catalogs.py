@@ -158,7 +158,7 @@ def test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused(
         ({"ref.hash": "1122"}, "`ref.hash` names a commit, which can only be read", {}),
         ({"nessie.http2-upgrade": "yes"}, "`nessie.http2-upgrade` is `yes`, which Iceberg takes for false", {}),
         ({"s3.crt.enabled": "on"}, "`s3.crt.enabled` is `on`, which Iceberg takes for false", {}),
-        ({"clients": "0"}, "`clients` is `0`: the catalog would be waited for without end", {}),
+        ({"clients": "0"}, "`clients` is `0`: Frazil would wait for the catalog without end", {}),
         ({"token": " "}, "`token` is empty", {}),
         ({"oauth2-server-uri": "https://h/a b"}, "`oauth2-server-uri` is not an address", {}),
         ({"nessie.ref": "dev"}, "`nessie.ref` is not one of Iceberg's properties", {}),

@@ -398,7 +398,7 @@ class Chunks:
                     pieces[part.offset] = piece
         held = [piece for piece in pieces.values() if piece is not None]
         if len(held) < len(pieces):
-            return _Refusal(MISSING, "the topic does not have all parts before it any more")
+            return _Refusal(MISSING, "the topic no longer has all parts before it")
         whole = b"".join((*held, last))
         is_whole = is_intact(whole, value.parts[-1].headers.checksum)
         return whole if is_whole else _Refusal(DAMAGED, "the whole value has another checksum")

@@ -123,8 +123,8 @@ def vector_of(content: bytes) -> list[float]:
 
 
 def command(output: Output, directory: Directory = Path("frazil-data/blobs-demo"), pictures: Pictures = 150) -> int:
-    """Send pictures of several formats through a Kafka broker on this machine into a table, change some of them, and write a
-    page of those that are alike, today's and yesterday's.
+    """Send pictures of several formats through a Kafka broker on this machine into a table, change some of them, and
+    write a page with similar pictures of the newest and of an older snapshot.
 
     The folder keeps the pipeline file, the table, the packs and the page, which needs no network and no script.
 

@@ -10,7 +10,7 @@ VERIFY = Command(
     "frazil_blobs.verify:command",
     "Prove that every reference to an object resolves, with its checksum.",
 )
-DEMO = Command("blobs demo", "frazil_blobs.demo:command", "Show pictures that are alike, of today and of yesterday.")
+DEMO = Command("blobs demo", "frazil_blobs.demo:command", "Show similar pictures of two snapshots.")
 COMPACT = ActionKind(
     "frazil_blobs.upkeep:plan_compaction", "frazil_blobs.upkeep:compact", is_rewrite=True, is_daily=True
 )

@@ -25,7 +25,7 @@ from frazil_blobs.values import FIELDS
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as cars.scenes.", show_default=False)]
 SnapshotId = Annotated[
-    int | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the newest.", show_default=False)
+    int | None, typer.Option("--snapshot", metavar="ID", help="A snapshot other than the newest.", show_default=False)
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="Every snapshot that the table has.")]
 DAMAGED = 4
@@ -66,12 +66,12 @@ def command(
     snapshot: SnapshotId = None,
     every: EveryOption = False,
 ) -> int:
-    """Prove that every reference of a table to an object resolves, and that the object has its checksum: reads all of them,
-    in the newest snapshot, in another one, or in all.
+    """Prove that every reference of a table to an object resolves, and that the object has its checksum: reads all
+    objects of the newest snapshot, of another snapshot, or of all snapshots.
 
     Changes nothing; the pipeline may run meanwhile.
 
-    Exit code: 0 when every object is well; 1 when the catalog does not answer; 2 when the pipeline file is
+    Exit code: 0 when every object is intact; 1 when the catalog does not answer; 2 when the pipeline file is
     wrong; 4 when an object is missing or damaged.
     """
     spec = read_spec(output, file)

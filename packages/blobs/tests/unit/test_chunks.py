@@ -267,7 +267,7 @@ def test_values_that_are_too_many_for_memory_are_read_again_and_handed_over_some
 def test_a_value_whose_parts_the_topic_no_longer_has_is_a_dead_letter() -> None:
     records = [*[part(f"v{n}", 0, 2, b"1" * 60) for n in range(3)], part("v0", 1, 2, b"1")]
     [assembled] = taken(Chunks("t", WITHIN, MOST_BYTES, lambda *_: iter(()), 0), batch(records, 0, 4))
-    reason = "part 1 of 2: the topic does not have all parts before it any more"
+    reason = "part 1 of 2: the topic no longer has all parts before it"
     assert (assembled.refused["offset"].to_pylist(), assembled.reasons) == ([3], [("chunk_missing", reason)])
 
 

@@ -48,7 +48,7 @@ def outage_of(
     if isinstance(master, UnavailableError):
         return Outage(master, is_lost=True) if without_s >= UNANSWERED_S else None
     if master is not None and application not in master.applications:
-        return Outage(has_ended("the Spark master does not know the application any more", url), is_lost=True)
+        return Outage(has_ended("the Spark master no longer knows the application", url), is_lost=True)
     if not is_overdue:
         return None
     return Outage(

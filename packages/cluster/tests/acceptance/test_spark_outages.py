@@ -70,7 +70,7 @@ def test_a_master_that_is_restarted_under_its_workers_costs_no_row(cluster: Clus
         produce(pipeline, topic, 1)
         pipeline.wait_for_commit_of(table, run)  # Executors that are there work on.
         cluster.start_master()
-        run.wait_for("spark_application_lost", reason="the Spark master does not know the application any more")
+        run.wait_for("spark_application_lost", reason="the Spark master no longer knows the application")
         run.wait_for("spark_session_started", count=2)
         produce(pipeline, topic, 2)
         pipeline.wait_for_commit_of(table, run)

@@ -40,7 +40,7 @@ def test_an_application_that_its_master_does_not_know_is_lost_at_once(is_overdue
     assert found is not None
     assert (found.is_lost, found.error.message, found.error.where) == (
         True,
-        "the Spark master does not know the application any more",
+        "the Spark master no longer knows the application",
         URL,
     )
 

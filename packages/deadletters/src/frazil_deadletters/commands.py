@@ -137,8 +137,8 @@ def replay(
     their table, each exactly once. A table first gets the columns that replayed records need.
 
     A dead letter that fails again remains, with its current error; in an upsert table a dead letter also remains when a
-    newer change of its row exists. Works beside `frazil run`. A replay can be interrupted at any time: the next command or
-    run finishes it.
+    newer change of its row exists. `frazil run` may be running. A replay can be interrupted at any time: the next
+    command or run finishes it.
 
     Exit code: 0; 1 when the catalog, the store, Kafka or the schema registry does not answer, which loses nothing; 2 when
     the pipeline file is wrong.

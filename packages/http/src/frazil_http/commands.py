@@ -70,8 +70,8 @@ def stand_down(output: Output, file: SpecFile = DEFAULT_FILE) -> None:
     """Let another process of the pipeline take over all tables of the process that answers at `http.listen`. Batches in
     flight are committed first; the process becomes a standby.
 
-    Exit code: 0 when it has released its tables; 1 when no process answers, none stands by, or none could take over; 2 when
-    the pipeline file is wrong.
+    Exit code: 0 when it has released its tables; 1 when no process answers, stands by, or could take over; 2 when the
+    pipeline file is wrong.
     """
     answer = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
     output.result(answer, f"{answer['leadership']['name']} has released its tables")

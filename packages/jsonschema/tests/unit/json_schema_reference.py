@@ -98,10 +98,10 @@ DEFINITIONS = {
 _OTHER = {"$id": "http://example.org/other.json", **_object(x=_INTEGER), "definitions": {"n": _INTEGER}}
 OTHER = ("other.json", json.dumps(_OTHER))
 
+_NOTE = "\nGenerated from the schema reader by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # JSON Schema types
-
-Generated from the schema reader by `make docs`; a test verifies it.
 
 Values are read like [JSON](json.md), with times truncated to microseconds. A schema defines the types of columns before
 the first record; other keywords are not validated (`required`, `pattern`, ranges). Every column is optional. A field
@@ -123,7 +123,7 @@ def page() -> str:
         lines += [f"| `{_cell(json.dumps(row))}` | {_cell(outcome(row))} |" for row in rows]
     lines += ["\n## Definitions\n", "The schema has these definitions:\n", *_code(DEFINITIONS)]
     lines += ["\nIts reference `other.json` has these:\n", *_code(_OTHER)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, _NOTE]) + "\n"
 
 
 def outcome(field: Any) -> str:

@@ -51,7 +51,7 @@ SomeTable = Annotated[
 ]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.")]
 From = Annotated[Tool, typer.Option("--from", help="The tool that has written the tables.")]
-To = Annotated[Tool, typer.Option("--to", help="The tool that is to continue.")]
+To = Annotated[Tool, typer.Option("--to", help="The tool that continues.")]
 Group = Annotated[str | None, typer.Option(help="The tool's consumer group.", show_default=False)]
 Checkpoint = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="The checkpoint of Spark's query.", show_default=False)
@@ -94,10 +94,10 @@ def adopt(  # noqa: PLR0913  (each is an option)
     columns: RecordColumns = None,
     apply: Apply = False,
 ) -> int:
-    """Take over tables that another tool has written: find how far it has read, and continue from there.
+    """Continue tables that another tool has written, at the offsets of that tool.
 
-    Shows the offsets beside the ends of the topics, and changes nothing without --apply. The tool must be stopped. A table
-    that has progress of this pipeline is left as it is.
+    Shows the offsets and the ends of the topics, and changes nothing without --apply. The tool must be stopped. A table
+    that has progress of this pipeline is not changed.
 
     Exit code: 0 when there is nothing to do, or it is done; 1 when a table is refused, or a service does not answer; 2
     when the pipeline file or an option is wrong; 4 when --apply would do something.
@@ -128,10 +128,11 @@ def release(
     checkpoint: Checkpoint = None,
     apply: Apply = False,
 ) -> int:
-    """Hand a table back to another tool: the pipeline commits to it no more, and the tool continues where it was.
+    """Give a table back to another tool: the pipeline stops committing to it, and the tool continues at the pipeline's
+    offsets.
 
-    Shows the offsets, and changes nothing without --apply. A running pipeline stops the table. Repeat the command where it
-    was interrupted.
+    Shows the offsets, and changes nothing without --apply. A running pipeline stops the table. If the command was
+    interrupted, repeat it.
 
     Exit code: 0 when it is done; 1 when it is refused, or a service does not answer; 2 when the pipeline file or an
     option is wrong; 4 when --apply would do something.

@@ -2,13 +2,13 @@
 
 from frazil.cli.commands import Command
 
-ADOPT = Command("adopt", "frazil_migrate.adopt_commands:adopt", "Take over tables that another tool has written.")
-RELEASE = Command("release", "frazil_migrate.adopt_commands:release", "Hand a table back to another tool.")
+ADOPT = Command("adopt", "frazil_migrate.adopt_commands:adopt", "Continue tables that another tool has written.")
+RELEASE = Command("release", "frazil_migrate.adopt_commands:release", "Give a table back to another tool.")
 
 
 def _import(tool: str, source: str) -> Command:
     target = f"frazil_migrate.import_commands:{tool.replace('-', '_')}"
-    return Command(f"import {tool}", target, f"Make a pipeline file of {source}.")
+    return Command(f"import {tool}", target, f"Turn {source} into a pipeline file.")
 
 
 IMPORT_KAFKA_CONNECT = _import("kafka-connect", "a connector of Kafka Connect's Iceberg sink")

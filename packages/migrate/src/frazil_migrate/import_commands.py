@@ -48,11 +48,11 @@ Cluster = Annotated[
 
 
 def kafka_connect(output: Output, file: OptionalSource = None, url: Url = None, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of a connector of Apache's or Tabular's Iceberg sink.
+    """Turn a connector of Apache's or Tabular's Iceberg sink into a pipeline file.
 
     Reads JSON, as a mapping or as `{name, config}`, properties, YAML such as Strimzi's, or a live Connect REST API.
-    Converters, transforms and predicates are carried over too. Prints the pipeline file to standard output, and what was
-    not carried over to standard error.
+    Converters, transforms and predicates are carried over too. Prints the pipeline file to standard output, and the
+    settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
@@ -62,11 +62,11 @@ def kafka_connect(output: Output, file: OptionalSource = None, url: Url = None, 
 
 
 def automq(output: Output, file: OptionalSource = None, topic: Topic = None, bootstrap: Cluster = None) -> int:
-    """Make a pipeline file of AutoMQ's table topics.
+    """Turn the configuration of AutoMQ's table topics into a pipeline file.
 
-    Reads what `kafka-configs.sh --describe` prints, the commands that set the keys, JSON with an object for each topic
-    beside the brokers' keys, the properties of one topic, or a live cluster. Prints the pipeline file to standard output,
-    and what was not carried over to standard error.
+    Reads the output of `kafka-configs.sh --describe`, the commands that set the keys, JSON with the brokers' keys and
+    an object for each topic, the properties of one topic, or a live cluster. Prints the pipeline file to standard
+    output, and the settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
@@ -78,9 +78,9 @@ def automq(output: Output, file: OptionalSource = None, topic: Topic = None, boo
 
 
 def flink_cdc(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of a Flink CDC pipeline's YAML: its sink, routes and transforms.
+    """Turn the YAML of a Flink CDC pipeline (sink, routes and transforms) into a pipeline file.
 
-    Prints the pipeline file to standard output, and what was not carried over to standard error.
+    Prints the pipeline file to standard output, and the settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
@@ -88,9 +88,9 @@ def flink_cdc(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
 
 
 def flink_sql(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of a Flink SQL script: CREATE CATALOG, CREATE TABLE and INSERT INTO … SELECT.
+    """Turn a Flink SQL script (CREATE CATALOG, CREATE TABLE and INSERT INTO … SELECT) into a pipeline file.
 
-    Prints the pipeline file to standard output, and what was not carried over to standard error.
+    Prints the pipeline file to standard output, and the settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the script cannot be read; 4 when something was not carried over.
     """
@@ -98,11 +98,11 @@ def flink_sql(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
 
 
 def debezium_server(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of Debezium Server's application.properties, with the Iceberg sink.
+    """Turn the application.properties of Debezium Server's Iceberg sink into a pipeline file.
 
-    Reads the same settings also as YAML, as JSON, as environment variables (a file of them, or Compose's and Kubernetes'
-    YAML), as a ConfigMap, and as the operator's `DebeziumServer`.
-    Prints the pipeline file to standard output, and what was not carried over to standard error.
+    The settings may also be YAML, JSON, environment variables (a file of them, or Compose's and Kubernetes' YAML), a
+    ConfigMap, or the operator's `DebeziumServer`. Prints the pipeline file to standard output, and the settings that
+    are not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
@@ -110,9 +110,9 @@ def debezium_server(output: Output, file: Source, bootstrap: Bootstrap = None) -
 
 
 def tableflow(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of Confluent Tableflow's settings of topics, in the JSON of its API or command.
+    """Turn Confluent Tableflow's settings of topics, in the JSON of its API or command, into a pipeline file.
 
-    Prints the pipeline file to standard output, and what was not carried over to standard error.
+    Prints the pipeline file to standard output, and the settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """
@@ -120,9 +120,9 @@ def tableflow(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
 
 
 def auto_cdc(output: Output, file: Source, bootstrap: Bootstrap = None) -> int:
-    """Make a pipeline file of AUTO CDC flows of a declarative pipeline of Databricks or Spark, in SQL or Python.
+    """Turn the AUTO CDC flows of a declarative pipeline of Databricks or Spark, in SQL or Python, into a pipeline file.
 
-    Prints the pipeline file to standard output, and what was not carried over to standard error.
+    Prints the pipeline file to standard output, and the settings that are not carried over to standard error.
 
     Exit code: 0; 2 when the pipeline cannot be read; 4 when something was not carried over.
     """

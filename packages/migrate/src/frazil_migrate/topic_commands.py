@@ -32,8 +32,8 @@ OneTopic = Annotated[
 
 
 def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFile = DEFAULT_FILE) -> None:
-    """Set AutoMQ table-topic keys on a topic, in addition to those that it has. They are in the control topic of the
-    pipeline, which is created where there is none. A running pipeline follows them within seconds.
+    """Set AutoMQ table-topic keys on a topic, in addition to its other keys. They are stored in the control topic of
+    the pipeline, which is created if it does not exist. A running pipeline follows them within seconds.
 
     Exit code: 0 when they are stored; 1 when Kafka does not answer or refuses; 2 for a wrong key or value.
     """
@@ -48,7 +48,7 @@ def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFil
 
 
 def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT_FILE) -> None:
-    """Remove keys that were set by `frazil topic set`; those of the topic's own configuration stay.
+    """Remove keys that were set by `frazil topic set`; the keys in the topic's own configuration stay.
 
     Exit code: 0 when they are removed; 1 when Kafka does not answer or refuses; 2 for a key that is not set.
     """
@@ -70,7 +70,8 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
 
 
 def show(output: Output, topic: OneTopic = None, file: SpecFile = DEFAULT_FILE) -> None:
-    """Show the AutoMQ table-topic keys of topics: those of their configuration and those of the control topic, which win.
+    """Show the AutoMQ table-topic keys of topics: the keys of their configuration and of the control topic, which take
+    precedence.
 
     Exit code: 0; 1 when Kafka does not answer; 2 when the pipeline file is wrong.
     """

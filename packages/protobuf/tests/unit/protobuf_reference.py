@@ -152,10 +152,10 @@ TROUBLES: tuple[tuple[str, bytes], ...] = (
     ("a message nested 1,000 times", b""),
 )
 
+_NOTE = "\nGenerated from the decoder by `make docs`; a test verifies it."
+
 _INTRODUCTION = """\
 # Protobuf types
-
-Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one message; each field is a column with its name in the .proto file, matched [without regard to
 case](../guides/names.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf
@@ -164,7 +164,7 @@ absent field without presence has Protobuf's default; lists and maps are empty.
 
 Protobuf's rules for repeated occurrences apply: the last value of a field wins, parts of a message are merged, the last
 entry of a map key wins, lists may be packed or not. Enums are the exception: a number without a name is stored as its
-digits, also in closed enums (as in proto2), where Protobuf itself hides it.
+digits, even in closed enums (as in proto2), where Protobuf itself hides it.
 
 A recursive message has no finite column type: each recursive value is a string with the value's Protobuf JSON, with
 field names as in the .proto file and keys in alphabetical order. This JSON omits numbers without a name in a closed
@@ -185,7 +185,7 @@ The schema is `{_TROUBLED}`."""
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_INTRODUCTION, *_sections(), _TROUBLES_TITLE, *_troubles()]) + "\n"
+    return "\n".join([_INTRODUCTION, *_sections(), _TROUBLES_TITLE, *_troubles(), _NOTE]) + "\n"
 
 
 @lru_cache

@@ -59,9 +59,9 @@ def publish(
     """Audit the newest snapshot of a table's branch now, and move main to it if every audit holds. Works whether or not
     `frazil run` is running, which continues to ingest meanwhile.
 
-    --override publishes without audits. --discard makes the branch begin again at main: the progress goes back too, so that
-    the records since then are read again. --to sets main to another snapshot of the branch; if it is an older one, nothing
-    is published by schedule until this command is run without --to.
+    --override publishes without audits. --discard makes the branch begin again at main: the progress goes back too, so
+    later records are read again. --to sets main to another snapshot of the branch; if it is an older one, nothing is
+    published by schedule until this command is run without --to.
 
     Exit code: 0 when it is done; 1 when a service does not answer; 2 when the pipeline file is wrong; 4 when an audit does
     not hold, or main has commits that the branch lacks.
@@ -101,8 +101,8 @@ def publish(
 
 
 def watermark(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> int:
-    """Print the record timestamp up to which a table is complete for its readers: all records of its topics with an earlier
-    one are in what main has, unless they came late. For jobs that wait for it, such as in Airflow.
+    """Print the record timestamp up to which a table is complete for its readers: all records of its topics with an
+    earlier timestamp are in main, except late records. For jobs that wait for it, such as in Airflow.
 
     Exit code: 0 when it is known; 1 when a service does not answer; 2 when the pipeline file is wrong; 4 when readers see
     nothing yet.

@@ -212,7 +212,7 @@ class Publisher:
             if offset < min(first.get(place, offset), after.get(place, offset)):
                 topic, partition = place
                 return (
-                    f"the branch `{position.branch}` has rows of records that are not in Kafka any more: partition"
+                    f"the branch `{position.branch}` has rows of records that are no longer in Kafka: partition"
                     f" {partition} of the topic {topic} has lost those from offset {offset} on"
                 )
         return None

@@ -296,7 +296,7 @@ class PublishSchedule(Observer):
         last = {table.name: turn.report for table, turn in zip(group.tables, group.turns, strict=True)}
         reports = publisher.publish([_published(table) for table in group.tables], offsets, last=last)
         if reports is None:
-            self._report_wait(group, "a table has no snapshot of the last moment any more; the next one is published")
+            self._report_wait(group, "a table no longer has a snapshot of the last moment; the next one is published")
         return reports
 
     def _reached(self, group: _Group, cuts: Cuts) -> Mapping[str, Offsets] | None:

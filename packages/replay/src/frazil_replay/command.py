@@ -51,18 +51,20 @@ class Format(StrEnum):
 
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
-To = Annotated[str, typer.Option(metavar="TOPIC", help="The topic to write to, which exists.", show_default=False)]
-Where = Annotated[str, typer.Option(metavar="CONDITION", help="Only rows for which this is true, in Spark SQL.")]
+To = Annotated[str, typer.Option(metavar="TOPIC", help="The topic to write to, which must exist.", show_default=False)]
+Where = Annotated[
+    str, typer.Option(metavar="CONDITION", help="Only rows for which this condition is true, in Spark SQL.")
+]
 FromSnapshot = Annotated[
     int | None,
-    typer.Option(metavar="ID", help="Write the changes after this snapshot, in place of rows.", show_default=False),
+    typer.Option(metavar="ID", help="Write the changes after this snapshot, instead of rows.", show_default=False),
 ]
 ToSnapshot = Annotated[
     int | None,
     typer.Option(metavar="ID", help="The last snapshot; the newest unless given.", show_default=False),
 ]
 Key = Annotated[str, typer.Option(metavar="COLUMNS", help="The columns of records' keys, separated by commas.")]
-Rate = Annotated[str, typer.Option(metavar="N/s", help="At most so many records a second.")]
+Rate = Annotated[str, typer.Option(metavar="N/s", help="At most this many records a second.")]
 Headers = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="NAME=VALUE", help="A header of every record.", show_default=False),
@@ -89,13 +91,13 @@ def command(  # noqa: PLR0913  (each is an option)
     rate: Rate = "",
     header: Headers = None,
 ) -> None:
-    """Write the rows that a table has at a snapshot back to Kafka, each exactly once; with --from-snapshot the changes since
-    that snapshot, each with the header _change_type, INSERT or DELETE. With --key the records have keys, and deleted rows
-    become tombstones.
+    """Write the rows of a table at a snapshot back to Kafka, each exactly once; with --from-snapshot, write the changes
+    since that snapshot, each with the header _change_type, INSERT or DELETE. With --key the records have keys, and
+    deleted rows become tombstones.
 
     May be interrupted at any time: the same command continues after the last record, at the same snapshot. When it is
     complete, the same command writes nothing more, until Kafka forgets its consumer group (`offsets.retention.minutes`,
-    by default seven days after the last record). Replayed dead letters are another command, `frazil dead-letters replay`.
+    by default seven days after the last record). To replay dead letters, use `frazil dead-letters replay`.
 
     Exit code: 0 when every record is written; 1 when the catalog, the store, Kafka or the registry does not answer, or
     another process runs the same replay; 2 when the pipeline file, the condition or another argument is wrong.

@@ -52,7 +52,7 @@ Servers = Annotated[
 Registry = Annotated[str | None, typer.Option(metavar="URL", help="The schema registry.", show_default=False)]
 Warehouse = Annotated[
     str | None,
-    typer.Option(metavar="LOCATION", help="Where tables are stored; ./frazil-data unless given.", show_default=False),
+    typer.Option(metavar="LOCATION", help="The location of the tables; by default ./frazil-data.", show_default=False),
 ]
 Properties = Annotated[
     list[str] | None,
@@ -73,9 +73,9 @@ def command(
     kafka: Properties = None,
     file: SpecFile = DEFAULT_FILE,
 ) -> int:
-    """Propose a first pipeline file: look at the newest records of every topic, write a table for each with the format, the
-    envelope and the key that they show, and check it as `frazil check` does. Topics that are left out are named in a
-    comment. An existing file is never overwritten; with `-f -` the text is only printed.
+    """Propose a first pipeline file: look at the newest records of every topic, write a table for each topic with its
+    format, envelope and key, and check the file as `frazil check` does. A comment lists the skipped topics. An existing
+    file is never overwritten; with `-f -` the text is only printed.
 
     On a terminal, without options, the command asks.
 

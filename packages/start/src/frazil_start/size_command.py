@@ -60,8 +60,9 @@ def command(  # noqa: PLR0913  (an option each)
 ) -> None:
     """Estimate the cores, the memory, the requests to the store and the price of a steady load.
 
-    The estimate is made of measured figures, of the machine in docs/performance.md, where another may be half or twice as
-    fast. It is without broker, catalog and storage. No service is asked. The page on sizing has the formula.
+    The estimate uses figures that were measured on the machine in docs/performance.md; another machine may be half or
+    twice as fast. It does not include broker, catalog and storage. The command calls no service. The page on sizing has
+    the formula.
 
     Exit code: 0; 2 when an argument is wrong.
     """

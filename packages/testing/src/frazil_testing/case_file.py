@@ -48,7 +48,7 @@ _INPUT_FILE = FileKind("the file of records", INPUT_REMEDIES)
 LINES_REMEDIES: Mapping[str, str] = {
     _CASES_FILE.name: (
         "write `table: NAME`, below it `cases: {NAME: {records: […]}}`, and each line as one of the records,"
-        " `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` shows what becomes of the lines as they are"
+        " `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` shows the result of the lines as they are"
     ),
     _INPUT_FILE.name: "let the file's name end in .jsonl",
 }

@@ -28,14 +28,17 @@ CasesPaths = Annotated[
     list[Path],
     typer.Argument(
         metavar="[PATH]...",
-        help="Files of cases, or folders with some; by default the folder `cases` beside the pipeline file.",
+        help="Files of cases, or folders with files of cases; by default the folder `cases` next to the pipeline file.",
         show_default=False,
     ),
 ]
 Names = Annotated[
-    list[str], typer.Option("--case", "-k", metavar="TEXT", help="Play only cases with this in their name; repeatable.")
+    list[str],
+    typer.Option("--case", "-k", metavar="TEXT", help="Run only cases with this text in their name; repeatable."),
 ]
-Update = Annotated[bool, typer.Option("--update", help="Write what tables have into the files, as what is expected.")]
+Update = Annotated[
+    bool, typer.Option("--update", help="Write the actual rows and dead letters into the files, as the expected ones.")
+]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit's XML too.")]
 
 
@@ -47,15 +50,15 @@ def command(
     update: Update = False,
     junit: Junit = None,
 ) -> int:
-    """Play cases of the pipeline: records in, rows or dead letters out. Needs no broker, registry or catalog, and a JVM only
-    where a table has a query.
+    """Test the pipeline with cases: records, and the rows or dead letters that are expected of them. Needs no broker,
+    registry or catalog, and a JVM only if a table has a query.
 
-    A case is a file's list of records with what is expected of their tables. The records are read by the service that
-    `frazil run` runs, with its services in memory, into tables that begin empty. Columns that a case does not name are not
-    compared. Shows each difference with its line, the expected and the actual value.
+    The command runs the code of `frazil run` with Kafka, the registry and the catalog in memory, on tables that begin
+    empty. Columns that a case does not name are not compared. Shows each difference with its line, the expected and the
+    actual value.
 
-    Exit code: 0 when every case is as expected, or was updated; 4 when some case is not; 1 when a case could not be played;
-    2 when a file of cases or the pipeline file is wrong.
+    Exit code: 0 when every case is as expected, or was updated; 4 when a case is not; 1 when a case could not be run; 2
+    when a file of cases or the pipeline file is wrong.
     """
     clock = SystemClock()
     began_s = clock.monotonic_s()

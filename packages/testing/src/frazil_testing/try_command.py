@@ -53,9 +53,7 @@ Input = Annotated[
 ]
 Record = Annotated[
     Path | None,
-    typer.Option(
-        "--record", metavar="FILE", help="Write the records as a case for `frazil test`, their values masked."
-    ),
+    typer.Option("--record", metavar="FILE", help="Write the records as a case for `frazil test`, with masked values."),
 ]
 Keep = Annotated[
     list[str],
@@ -76,17 +74,17 @@ def command(  # noqa: PLR0913  (each is an option)
     record: Record = None,
     keep: Keep = [],  # noqa: B006  (as Typer declares options)
 ) -> int:
-    """Show what a table makes of records that are in its topics now: the input and the output of its query, what is
-    dropped and by what, and the errors. Writes nothing.
+    """Show the rows that a table makes of records in its topics: the input and the output of its query, the setting
+    that drops a record, and errors. Writes nothing.
 
-    The newest records are read, by timestamp, whatever the table has read before. Fields and types are learned from up to
-    1,000 records, and from the table where it exists; a run may learn other types from others. For the table of the rest
-    of a route every record is shown with the table that it goes to. Fields are shown as the table may have them: masked or
-    hashed where it masks or hashes them. Unreadable records with such fields are not shown.
+    The newest records are read, by timestamp, whatever the table has read before. Fields and types are inferred from up
+    to 1,000 records, and from the table if it exists; a run may infer other types from other records. For the rest
+    table of a route every record is shown with its table. Protected fields are shown in their protected form, masked or
+    hashed. Unreadable records with protected fields are not shown.
 
-    --input tries the records of a file in a table that begins empty, without Kafka, catalog and registry. --record writes
-    the records that are shown as a case for `frazil test`, with what becomes of them: words and digits of their values are
-    replaced by others, for the same value by the same, except in fields that --keep names.
+    --input tries the records of a file in a table that begins empty, without Kafka, catalog and registry. --record
+    writes the shown records as a case for `frazil test`, with their rows and dead letters: words and digits of their
+    values are replaced, equal values by equal ones, except in fields that --keep names.
 
     Exit code: 0; 4 when a record failed; 1 when Kafka, the catalog or the schema registry does not answer, a topic is
     missing, the query names a field that no record has had, or no record has a field; 2 when the pipeline file, the query

@@ -51,7 +51,7 @@ WHOLE = "table: shop.orders\ncases: {a: {records: [{value: {id: 1}}], rows: [{id
         ('{"id": 1}\n{"id": 2}\n', WHOLE.replace("value: {id: 1}", """json: '{"id": 1}'"""),
          "the file of cases has a JSON object in each line (cases.yaml:1); write `table: NAME`, below it `cases: {NAME: "
          "{records: […]}}`, and each line as one of the records, `- json: '{…}'`; `frazil try TABLE --input FILE.jsonl` "
-         "shows what becomes of the lines as they are"),
+         "shows the result of the lines as they are"),
         ("[" * 60 + "]" * 60, WHOLE.replace("value: {id: 1}", f"""json: '{{"id": 1, "x": {"[" * 60 + "]" * 60}}}'"""),
          "the file of cases is nested too deeply (cases.yaml:1); write the value of the record as `json`, which is text"),
         (f"{WHOLE}#{' ' * LIMIT_BYTES}", WHOLE,

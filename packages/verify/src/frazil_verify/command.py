@@ -38,7 +38,7 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     ledger: Annotated[bool, typer.Option("--ledger", help="Check the metadata alone.")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Check partition and offset of each row.")] = False,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Decode by other libraries and plain rules.")
+        bool, typer.Option("--independent", help="Decode with other libraries and plain rules.")
     ] = False,
     begin: Annotated[
         str, typer.Option("--from", metavar="BOUND", help="An offset, as 1200 or 3:1200 of partition 3, or a time.")
@@ -46,7 +46,7 @@ def command(  # noqa: PLR0913  (each parameter is an option)
     end: Annotated[str, typer.Option("--to", metavar="BOUND", help="Where to end, in the same form.")] = "",
     sample: Annotated[
         str,
-        typer.Option("--sample", metavar="SHARE", help="Compare a share of the offsets, as 1%, in blocks by chance."),
+        typer.Option("--sample", metavar="SHARE", help="Compare a share of the offsets, such as 1%, in random blocks."),
     ] = "",
     digests: Annotated[
         bool, typer.Option("--digests", help="With --rows: compare the rows with the ledger too.")
@@ -68,18 +68,18 @@ def command(  # noqa: PLR0913  (each parameter is an option)
         Path | None, typer.Option("--report", metavar="FILE", help="Write a report: .json, .html, .txt, or a folder.")
     ] = None,
 ) -> int:
-    """Prove that tables have exactly the rows of their topics: read the topics again up to each table's progress, make the
-    rows again in a temporary folder, and compare them.
+    """Prove that tables have exactly the rows of their topics: read the topics again up to each table's progress,
+    compute the rows again in a temporary folder, and compare them.
 
     Needs the disk space of a copy. Changes nothing; the pipeline may run meanwhile. If a topic is compacted, or Kafka has
     deleted its oldest records, all remaining records must be rows; other rows are counted and not judged.
 
-    Three other levels make no copy. `--ledger` reads the table's metadata alone. `--rows` reads the columns of partition
-    and offset. `--independent` decodes each record by other libraries and plain Python rules. A comparison that was killed
-    continues with the same command.
+    Three other levels make no copy. `--ledger` reads the table's metadata alone. `--rows` reads the columns of
+    partition and offset. `--independent` decodes each record with other libraries and plain Python rules. After a kill,
+    the same command continues the comparison.
 
-    `--foreign` judges tables that another tool fills from their topics, such as Kafka Connect's sink. FILE describes them as
-    a pipeline file does; `frazil import` writes one.
+    `--foreign` compares tables that another tool fills from their topics, such as Kafka Connect's sink. FILE describes
+    them as a pipeline file does; `frazil import` writes one.
 
     Exit code: 0 when every table is equal; 1 when one could not be compared; 2 when the pipeline file is wrong;
     4 when one differs.

@@ -136,7 +136,7 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> Refusal | N
     topics = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, topic_id in sorted(state.progress.topic_ids.items()):
         if topic not in topics:
-            return Refusal(f"the topic {topic} does not exist any more", BY_LEDGER)
+            return Refusal(f"the topic {topic} no longer exists", BY_LEDGER)
         if topics[topic].id != topic_id:
             return Refusal(f"the topic {topic} was deleted and created again", _BY_JUDGE)
     return None

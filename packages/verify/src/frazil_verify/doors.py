@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # Help needs what is here, and not the time of that import.
 
 VERIFY = Command("verify", "frazil_verify.command:command", "Prove that tables have exactly the rows of their topics.")
 
-REPAIR = Command("repair", "frazil_verify.repair:command", "Mend the differences that a report of `verify` names.")
+REPAIR = Command("repair", "frazil_verify.repair:command", "Repair the differences in a report of `verify`.")
 
 METHOD = MethodKind("frazil_verify.verify:verify_tables")
 """`verify` of the Python API's `Pipeline`."""

@@ -143,7 +143,7 @@ def _topic_ids(opened: Opened, table: Table, state: TableState) -> Mapping[str, 
     topics, known = opened.source.described(state.progress.offsets.keys()), state.progress.topic_ids
     for name in sorted(state.progress.offsets):
         if name not in topics:
-            raise NotJudged(f"the topic {name} does not exist any more", BY_LEDGER)
+            raise NotJudged(f"the topic {name} no longer exists", BY_LEDGER)
         if known.get(name, topics[name].id) != topics[name].id:
             reason = f"the topic {name} was deleted and created again, and the pipeline has not read it since"
             raise NotJudged(reason, BY_LEDGER)

@@ -95,9 +95,9 @@ def check_versions(table: Table, catalog: IcebergCatalog, parts: Iterable[Part])
     for name, number in sorted(snapshots, key=repr):
         main = catalog.on_main(name)
         if main.load(name) is None:
-            raise UnknownVersions(f"its reference table {name} does not exist any more")
+            raise UnknownVersions(f"its reference table {name} no longer exists")
         if number is not None and main.java_table(name).snapshot(number) is None:
-            raise UnknownVersions(f"its reference table {name} does not have snapshot {number} any more")
+            raise UnknownVersions(f"its reference table {name} no longer has snapshot {number}")
     for lookup in table.spec.query.lookup:
         if not lookup.file:
             continue

@@ -107,11 +107,11 @@ def command(
     file: SpecFile = DEFAULT_FILE,
     apply: Annotated[bool, typer.Option("--apply", help="Commit the plan.")] = False,
 ) -> int:
-    """Mend the differences that a report of `frazil verify --independent` names: show the rows to add and to remove, and
-    with `--apply` commit them, once.
+    """Repair the differences in a report of `frazil verify --independent`: show the rows to add and to remove, and with
+    `--apply` commit the changes, once.
 
-    The table is judged again first, so a difference that is gone is left alone. A report that was applied is not applied
-    again. The pipeline may run meanwhile: rows whose key later records change are left to these.
+    The command first compares the table again, and skips differences that no longer exist. A report that was applied is
+    not applied again. The pipeline may run meanwhile: the command does not change rows whose key is in later records.
 
     Exit code: 0 when there is nothing to do or the plan was committed; 2 when the pipeline file is wrong; 4 when a plan
     is shown.
@@ -349,7 +349,7 @@ def _lines(plan: RepairPlan) -> list[str]:
         return [f"{plan.table}: this report was applied before"]
     added, removed = plural(len(plan.added), "row"), plural(plan.removed.total(), "row")
     if not plan.repairs:
-        return [f"{plan.table}: nothing of the report differs any more"]
+        return [f"{plan.table}: no difference of the report exists any longer"]
     verb = "added {}, removed {}" if plan.is_done else "to add {}, to remove {}"
     lines = [f"{plan.table}: {verb.format(added, removed)}"]
     lines += [f"  {finding.kind}: {finding.text}" for finding in plan.findings[:_SHOWN]]

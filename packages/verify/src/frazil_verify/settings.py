@@ -97,7 +97,7 @@ def why_not(spec: TableSpec) -> str:
         "a query, `lookup` or a stage makes its rows, which takes Spark's or Frazil's own functions": spec.has_query
         or any(stage.makes_rows for stage in spec.stage_settings.values()),
         f"its records are {source.value.format}": source.value.format not in _FORMATS,
-        "its records name their schema in another way than Confluent's": any(
+        "its records do not name their schema in Confluent's way": any(
             of.needs_registry and (of.framing != "confluent" or of.source != "registry" or of.message is not None)
             for of in names_schemas
         ),

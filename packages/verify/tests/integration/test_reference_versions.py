@@ -126,6 +126,6 @@ def test_versions_that_are_gone_are_named(scene: Scene) -> None:
     pq.write_table(pa.table({"code": pa.array([1], pa.int64()), "cm": [81]}), scene.sizes)
     code, tables = scene.verify()
     assert (code, tables[ORDERS]["equal"], tables[PEOPLE]["equal"]) == (1, None, None), tables
-    assert f"does not have snapshot {gone['snapshot-id']} any more" in tables[ORDERS]["reason"]
+    assert f"no longer has snapshot {gone['snapshot-id']}" in tables[ORDERS]["reason"]
     assert "its commits name other versions of" in tables[PEOPLE]["reason"]
     assert all("--rows" in tables[name]["remedy"] for name in (ORDERS, PEOPLE))

@@ -91,7 +91,7 @@ def test_a_copy_sees_the_change_that_shows_that_the_last_transaction_is_complete
         ("no progress", "it has no progress yet"),
         ("latest", "`start: latest` does not say which record was its first, and it is older than its ledger"),
         ("events", "no copy reads its topic of transactions t"),
-        ("deleted", "the topic a does not exist any more"),
+        ("deleted", "the topic a no longer exists"),
         ("recreated", "the topic a was deleted and created again"),
     ],
 )

@@ -366,7 +366,7 @@ def newest_snapshot(java: Any, table: str, branch: str = MAIN) -> Any:
     """
     snapshot = head_of(java, branch)
     if snapshot is None:
-        raise ConflictError("the table has no snapshot any more", where=table)
+        raise ConflictError("the table no longer has a snapshot", where=table)
     return snapshot
 
 

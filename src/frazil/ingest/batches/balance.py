@@ -31,7 +31,7 @@ def checked_balance(planned: Planned, report: TaskReport) -> Balance:
         wrong.append(f"fields of the batch are not accounted for: {became}")
     if table.spec.changes.mode == "append" and written.row_count != counts.row_count:
         in_files = f"written={counts.row_count} in_files={written.row_count}"
-        wrong.append(f"files have other rows than were written: {in_files}")
+        wrong.append(f"the rows in the files differ from the written rows: {in_files}")
     if table.spec.bad_records.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
         wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
     if wrong:

@@ -154,8 +154,8 @@ class Refresher:
         for name in [name for name, begun_s in self._begun_s.items() if now_s >= begun_s + SLOW_LOAD_S]:
             waited_s = round(now_s - self._begun_s.pop(name))
             remedy = (
-                "check that the catalog and the store answer this machine: a refused load ends within seconds, and a silent"
-                " service is waited for until its timeout"
+                "check that the catalog and the store answer this machine: a refused load ends within seconds, a load from a"
+                " silent service at its timeout"
             )
             log.warning("table_load_slow", table=name, waited_s=waited_s, remedy=remedy)
 

@@ -54,7 +54,7 @@ def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:
             if zlib.crc32(data[position + _CHECKED_FROM : end]) != crc:
                 raise DamagedMessage("its checksum is another one")
             if version not in (0, 1) or (is_inside and attributes & _CODEC):
-                raise DamagedMessage("a message is of another format than the others")
+                raise DamagedMessage("the format of a message differs from the others")
             yield from _opened(data[position + _HEAD.size : end], offset, version, attributes)
         except struct.error:
             raise DamagedMessage("a message is cut short") from None

@@ -337,7 +337,7 @@ def _values(draft: Draft) -> dict[str, Any]:
             token = draft.take(f"{options}bearer.auth.token")
             put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
     if draft.peek("value.converter") is None:
-        draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
+        draft.notes.append("the converter of values is the worker's: if the format is not JSON, write it under `value`")
     return formats
 
 

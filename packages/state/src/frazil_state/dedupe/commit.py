@@ -208,7 +208,7 @@ def _hashes_of_task(target: TableTarget, dedupe: Dedupe, task: _Task) -> Hashes:
     in_files = np.concatenate([np.zeros(0, np.uint64), *pieces])
     in_files = in_files[in_files != 0]  # All but those of rows without an id.
     if in_files.size + task.ids.sent.size != task.ids.count:
-        message = f"files have other rows than were reported: rows={task.ids.count} read={in_files.size}"
+        message = f"the rows in the files differ from the reported rows: rows={task.ids.count} read={in_files.size}"
         raise InvariantError(message, where=target.name)
     hashes = np.empty(task.ids.count, np.uint64)
     is_sent = np.zeros(task.ids.count, np.bool_)
