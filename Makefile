@@ -11,7 +11,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 .PHONY: setup machine test-setup sbom manifests demo picture test test-core $(PACKAGE_TESTS) test-all corpus check lint docs site bench \
 	soak soak-maintenance soak-answers soak-guard soak-adopt soak-replay soak-histories soak-decimals \
 	soak-examples soak-queries soak-processing soak-standby soak-publish soak-values soak-state soak-reader \
-	soak-verify soak-blobs figures prometheus console collector catalogs stores readers lock clean
+	soak-verify soak-blobs figures prometheus console collector catalogs stores readers pages lock clean
 
 setup: $(VENV)/.jars
 
@@ -149,6 +149,11 @@ readers: test-setup
 	$(BIN)/python -m packages.publish.tests.fixtures.trino
 	$(BIN)/python -m pytest -m slow packages/publish/tests/acceptance/test_readers.py
 
+# The pages for notebooks and Dagster, whose programs are fetched into an environment of their own.
+pages: test-setup
+	$(BIN)/python -m tests.fixtures.page_programs
+	$(BIN)/python -m pytest -m slow tests/acceptance/test_page_programs.py
+
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
 
@@ -247,6 +252,7 @@ lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/extras.txt requirements/extras.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 	$(COMPILE) --output-file requirements/site.txt requirements/site.in
+	$(COMPILE) --output-file requirements/pages.txt requirements/pages.in
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
