@@ -18,12 +18,14 @@ from confluent_kafka import Producer
 from docs.scan import ROOT
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures import notebook_program, page_programs
+from tests.fixtures import page_programs
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.processes import plain_environment
+from tests.integration.pipelines import Ledger
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 _ORDERS = 40
+_CELLS_PROGRAM = ROOT / "tests" / "fixtures" / "notebook_program.py"
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def bin_folder() -> Path:
 @pytest.fixture
 def folder(broker: EmbeddedBroker, tmp_path: Path) -> Path:
     """A folder with a pipeline file of the table `shop.orders`, whose topic has 40 records."""
-    topic = f"orders_{new_id()}"
+    topic = Ledger(broker.bootstrap_servers, new_id(), 1).topic
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for number in range(_ORDERS):
         producer.produce(topic, json.dumps({"id": number, "amount": number / 4}))
@@ -64,21 +66,21 @@ def run(bin_folder: Path, folder: Path, *words: str) -> subprocess.CompletedProc
 
 def test_the_cells_of_the_page_on_notebooks_run_one_after_the_other(bin_folder: Path, folder: Path) -> None:
     (folder / "cells.json").write_text(json.dumps(code_of("notebook.md")))
-    done = run(bin_folder, folder, str(bin_folder / "python"), str(notebook_program.__file__), "cells.json")
+    done = run(bin_folder, folder, str(bin_folder / "python"), str(_CELLS_PROGRAM), "cells.json")
     assert done.returncode == 0, done.stderr
     cells = json.loads(done.stdout)
-    assert [cell["error"] for cell in cells if cell["error"]] == []
+    assert [cell["error"] for cell in cells if cell["error"]] == [], cells
     checked, _, planned, ran, columns, shown = (cell["text"] for cell in cells)
     assert checked == "()"
     assert "shop.orders create" in planned
     assert f"{_ORDERS} rows" in ran
     assert columns == "['id', 'amount']"
-    assert re.search(rf"shop\.orders +\w+ +{_ORDERS} +0 ", shown), shown
+    assert re.search(rf"shop\.orders +not running +{_ORDERS} +0 ", shown), shown
 
 
 def test_the_assets_of_the_page_on_dagster_are_materialized_and_checked(bin_folder: Path, folder: Path) -> None:
     (folder / "definitions.py").write_text(code_of("dagster.md")[0])
-    words = ("asset", "materialize", "--select", "*", "--file", "definitions.py")
+    words = ("asset", "materialize", "--select", "*", "--python-file", "definitions.py")
     done = run(bin_folder, folder, str(bin_folder / "dagster"), *words)
     reported = done.stdout + done.stderr
     assert done.returncode == 0, reported
