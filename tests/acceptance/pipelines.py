@@ -277,14 +277,13 @@ class Pipeline:
             assert verdict.row_count == len(records)
         return verdict
 
-    def check_by_verify(self) -> None:
+    def check_by_verify(self, jvm: Jvm) -> None:
         """`frazil verify` agrees with the ledger of these tests: no table that it judges differs, and it judges some."""
         for level in ("--independent", "--ledger"):
-            words = ["verify", level, "-f", str(self._write_file()), "--output", "json"]
-            done = run_to_end(words, self.folder, {**os.environ, **self._environment("")}, PATIENCE_S)
-            tables = json.loads(done.stdout)["tables"]
-            assert [name for name, of in tables.items() if of["equal"] is False] == [], done.stdout
-            assert any(of["equal"] for of in tables.values()), done.stdout
+            _, document = ended_on(jvm, self._write_file(), self._environment(""), "verify", level)
+            tables = document["tables"]
+            assert [name for name, of in tables.items() if of["equal"] is False] == [], document
+            assert any(of["equal"] for of in tables.values()), document
 
     def check_readers(self, table: str) -> None:
         """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.receivers import Receiver, receiver
@@ -99,7 +100,7 @@ def sent(pipeline: Pipeline) -> Iterator[Receiver]:
         yield found
 
 
-def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline, sent: Receiver) -> None:
+def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline, sent: Receiver, jvm: Jvm) -> None:
     table, topic = pipeline.add_fed_table("watched")
     port = free_port()
     pipeline.document["http"] = {"listen": f"127.0.0.1:{port}"}
@@ -112,21 +113,21 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     wait_until(lambda: service.sample("frazil_records_read_total", table) == 100, "a scrape with all records")
     wait_until(lambda: service.json(f"/api/v1/tables/{table}")["state"] == "waiting", "a table without lag")
     pipeline.wait_for_state(run, table, "waiting")
-    shown, printed = service.json(f"/api/v1/tables/{table}"), pipeline.command("status")["tables"][table]
+    shown, printed = service.json(f"/api/v1/tables/{table}"), pipeline.command_on(jvm, "status")["tables"][table]
     assert shown.keys() == printed.keys()
     same = ("state", "rows", "files", "lag_records", "topics", "last_commit_ms", "watermark_ms", "partition_spec")
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     check_plan_and_pages(service, table)
     pipeline.check(table)
 
-    refused = pipeline.command("reset", table, "--yes", expected=1)["error"]
+    refused = pipeline.command_on(jvm, "reset", table, "--yes", expected=1)["error"]
     assert refused["remedy"] == f"run `frazil pause {table}` first"
     assert pipeline.command("pause", table)["state"] == "paused"
     pipeline.feed.produce(topic, events(50, 100))
     wait_until(lambda: service.json(f"/api/v1/tables/{table}")["lag_records"] == 50, "the lag of a paused table")
-    planned = pipeline.command("reset", table, expected=1)
+    planned = pipeline.command_on(jvm, "reset", table, expected=1)
     assert (planned["dry_run"], planned["read_again"]) == (True, 100)
-    assert pipeline.command("reset", table, "--yes")["read_again"] == 100
+    assert pipeline.command_on(jvm, "reset", table, "--yes")["read_again"] == 100
     assert pipeline.command("resume", table)["state"] != "paused"
     wait_until(
         lambda: service.json(f"/api/v1/tables/{table}")["rows"] == 250, "the first records twice, the others once"

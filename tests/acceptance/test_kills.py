@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from docs.meanings import FAILPOINTS
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import ancestor
 from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck, StruckLeader
@@ -104,6 +105,6 @@ def test_a_killed_worker_daemon_costs_nothing_but_time(struck: Struck) -> None:
 
 
 @pytest.mark.last
-def test_the_command_verify_agrees_that_no_table_differs(struck: Struck) -> None:
+def test_the_command_verify_agrees_that_no_table_differs(struck: Struck, jvm: Jvm) -> None:
     struck.run()
-    struck.pipeline.check_by_verify()
+    struck.pipeline.check_by_verify(jvm)

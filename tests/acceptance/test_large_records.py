@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Document, Pipeline
 from tests.acceptance.verifier import read_newest
@@ -63,7 +64,7 @@ def unread(*offsets: int) -> list[tuple[object, ...]]:
     return [(offset, "too_large", b"1", None) for offset in offsets]
 
 
-def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pipeline) -> None:
+def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pipeline, jvm: Jvm) -> None:
     twice, topic_of_twice = pipeline.add_fed_table("twice", 1)
     changes, topic_of_changes = pipeline.add_fed_table("changes", 1, mode="upsert", key_columns=["id"])
     allowing, topic_of_allowing = pipeline.add_fed_table("allowing", 1, limits={"record_size": "399MiB"})
@@ -88,7 +89,7 @@ def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pip
     for table in (changes, allowing):
         assert dead_letters(pipeline, table) == unread(GOOD)
         # Its value is nowhere but in Kafka: it stays, and above all it deletes no row.
-        replayed = pipeline.command("dead-letters", "replay", table)
+        replayed = pipeline.command_on(jvm, "dead-letters", "replay", table)
         assert replayed["tables"] == {table: {"replayed": 0, "remaining": 1}}
     assert dead_letters(pipeline, together) == [(1, "too_large", None, None)]
     for table, ids in ((changes, range(2 * GOOD)), (together, (1, 3))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 
@@ -13,7 +14,7 @@ READ, OPEN, PLAIN = 200, 10, 1000
 HELD = OPEN + PLAIN
 
 
-def test_records_behind_an_open_transaction_are_lag_until_it_ends(pipeline: Pipeline) -> None:
+def test_records_behind_an_open_transaction_are_lag_until_it_ends(pipeline: Pipeline, jvm: Jvm) -> None:
     table, topic = pipeline.add_fed_table("held", partitions=1)
     unread, other = pipeline.add_fed_table("unread", partitions=1)
     pipeline.feed.produce(topic, events(READ))
@@ -23,9 +24,9 @@ def test_records_behind_an_open_transaction_are_lag_until_it_ends(pipeline: Pipe
         transactional.produce(name, events(OPEN, READ))
         pipeline.feed.produce(name, events(PLAIN, READ + OPEN))
     waits = {table: range_of(topic, READ), unread: range_of(other, 0)}
-    ended = pipeline.catch_up()["tables"]
-    reported = pipeline.command("status", expected=4)["tables"]
-    planned = pipeline.command("plan", expected=4)["tables"]
+    ended = pipeline.command_on(jvm, "run", "--until-caught-up")["tables"]
+    reported = pipeline.command_on(jvm, "status", expected=4)["tables"]
+    planned = pipeline.command_on(jvm, "plan", expected=4)["tables"]
     for name, waiting in waits.items():
         assert (ended[name]["lag_records"], ended[name]["open_transactions"]) == (HELD, [waiting])
         assert (reported[name]["lag_records"], reported[name]["open_transactions"]) == (HELD, [waiting])
@@ -46,7 +47,7 @@ def test_records_behind_an_open_transaction_are_lag_until_it_ends(pipeline: Pipe
         assert run.stop() == 0, run.tail()
     for name in waits:
         pipeline.check(name)
-    assert pipeline.command("status")["tables"][unread]["open_transactions"] == []
+    assert pipeline.command_on(jvm, "status")["tables"][unread]["open_transactions"] == []
 
 
 def range_of(topic: str, start: int) -> dict[str, str | int]:

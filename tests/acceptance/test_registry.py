@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Message
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.ledger import Place, read_messages
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import PLACE, Pipeline
@@ -260,14 +261,14 @@ class History:
             self._change(version)
             self._wait()
 
-    def replay(self) -> None:
+    def replay(self, jvm: Jvm) -> None:
         """Dead letters that were bad for want of a schema, once it is there, beside the running pipeline."""
         for stream in self.streams:
             for table in stream.tables:
                 self.pipeline.wait_until_settled(table, self.run)
             stream.check()
             stream.mend()
-        done = self.pipeline.command("dead-letters", "replay")["tables"]
+        done = self.pipeline.command_on(jvm, "dead-letters", "replay")["tables"]
         for stream in self.streams:
             for table in stream.tables:
                 counts = done[table]
@@ -337,6 +338,7 @@ def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_through_outag
     pipeline: Pipeline,
     registry: ApicurioRegistry,
     operator: Operator,
+    jvm: Jvm,
     versions: int,
     struck_at: Mapping[int, Sequence[str]],
 ) -> None:
@@ -349,7 +351,7 @@ def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_through_outag
     history = History(pipeline, registry, relay, struck_at)
     for version in range(2, versions + 1):
         history.resume(version)
-    history.replay()
+    history.replay(jvm)
     history.end()
     for stream in history.streams:
         _check_columns(stream)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
@@ -213,7 +214,7 @@ def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck) 
 
 
 @pytest.mark.last
-def test_the_command_verify_agrees_that_no_table_differs(struck: Struck) -> None:
+def test_the_command_verify_agrees_that_no_table_differs(struck: Struck, jvm: Jvm) -> None:
     struck.compacted.change()
     struck.compacted.wait(struck.run())
-    struck.pipeline.check_by_verify()
+    struck.pipeline.check_by_verify(jvm)

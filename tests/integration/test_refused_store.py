@@ -5,7 +5,7 @@ In time: what such words mean, unit/ingest/batches/test_failures.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -13,11 +13,18 @@ import pytest
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.store_proxy import StoreProxy
+from tests.fixtures.store_proxy import Fault, StoreProxy
 from tests.integration.pipelines import Ledger, Pipeline, Running
 from tests.integration.servers import ObjectStore, RestCatalogServer, assert_whole, pipeline_on
 
 IMPATIENT = {"s3.retry.num-retries": "0"}
+REFUSALS: Mapping[Fault, tuple[str, str]] = {
+    "wrong key": ("SignatureDoesNotMatch", "check the credentials under `catalog.properties`"),
+    "expired": ("ExpiredToken", "renew the credentials"),
+    "no bucket": ("NoSuchBucket", "create the bucket"),
+    "cut before": ("error sending request", "check the address"),
+}
+"""What is reported of each fault: words of the store, and how the remedy begins."""
 
 
 @pytest.fixture
@@ -51,18 +58,14 @@ def test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_r
         pipeline = Pipeline(tmp_path / "run", spec, store.environment())
         with pipeline.start() as running:
             running.wait_until_committed(ledger.count)
-            proxy.always = "wrong key"
-            for one in refusals(running, ledger, "SignatureDoesNotMatch"):
-                assert one["where"].startswith("s3://lake/refused")
-                assert one["remedy"].startswith("check the credentials under `catalog.properties`")
-            proxy.always = "expired"
-            assert refusals(running, ledger, "ExpiredToken")[-1]["remedy"].startswith("renew the credentials")
-            proxy.always = "no bucket"
-            assert refusals(running, ledger, "NoSuchBucket")[-1]["remedy"].startswith("create the bucket")
-            proxy.always = "cut before"
-            assert refusals(running, ledger, "error sending request")[-1]["remedy"].startswith("check the address")
-            proxy.always = None
-            running.wait_until_committed(ledger.count)
+            for fault, (words, remedy) in REFUSALS.items():
+                proxy.always = fault
+                found = refusals(running, ledger, words)
+                assert [one["where"].startswith("s3://lake/refused") for one in found] == [True] * len(found), found
+                assert [one["remedy"].startswith(remedy) for one in found] == [True] * len(found), found
+                proxy.always = None
+                # After each: the eighth failure in a row is waited for half a minute.
+                running.wait_until_committed(ledger.count)
             assert running.events_named("crashing_record_search_started") == []
             assert running.events_named("crashing_record_found") == []
             running.stop()

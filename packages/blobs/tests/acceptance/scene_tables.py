@@ -82,6 +82,10 @@ class SceneTable:
         """Does what is due."""
         self.pipeline.command_on(self._jvm, "maintain", "--table", self.name)
 
+    def catch_up(self) -> None:
+        """Runs until all that was sent is in the table."""
+        self.pipeline.command_on(self._jvm, "run", "--until-caught-up")
+
     def verify(self, *words: str) -> list[dict[str, Any]]:
         """What `frazil blobs verify` finds, which is that all is well."""
         done = self.pipeline.command_on(self._jvm, "blobs", "verify", self.name, *words)

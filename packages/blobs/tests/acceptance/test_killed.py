@@ -28,7 +28,7 @@ LONGEST_LIFE_MS = 4000
 def check(table: SceneTable, scenes: list[Scene], operator: Operator) -> None:
     """After the last kill: all scenes are there, with their bytes, and what the kills left is removed."""
     pipeline = table.pipeline
-    pipeline.catch_up()
+    table.catch_up()
     assert table.samples() == rows_of(scenes)
     table.verify("--all")
     by_hand = operator.open(pipeline.folder, table.name)

@@ -7,6 +7,8 @@ packages/cluster/tests/unit/test_application_watch.py.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from frazil_cluster.ship import ship_settings
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import A_FEW_SECONDS, Event, Run
@@ -141,7 +142,9 @@ def test_a_master_that_is_not_there_is_named_in_a_sentence_and_within_the_timeou
     remedy = "start the master, or correct `spark.master`"
     message = "no Spark master answers: connection refused"
     assert (master["ok"], master["found"], master["remedy"], master["where"]) == (False, message, remedy, url)
-    ship_settings({}, url)  # The limit is for what executors are sent, too.
+    # The limit is for what executors are sent, too: it is packed before, as by the run, while this process may have used
+    # packages that would be sent with it.
+    subprocess.run([sys.executable, "-c", "from frazil_cluster import ship; ship.ship_settings({}, '')"], check=True)
     with pipeline.running("--until-caught-up", "--timeout", "5s") as run:
         assert run.wait() == 1, run.tail()
         error = run.result()["error"]

@@ -1,7 +1,7 @@
 """Tables that are their own state, on real services: SIGKILL between look-up and commit and right behind a commit, doubled
 records, a second process. What Python computes of all records is what Spark, PyIceberg, DuckDB and Polars read.
 
-In time: a kill at each of the two steps, here.
+In time: a kill with a batch at each of the two steps, here.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import json
 import signal
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from packages.state.tests.unit.history.versions import Model
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
@@ -254,6 +256,9 @@ class Minutes:
         assert main["summary"].get("total-delete-files", "0") == "0"
 
 
+Table = Totals | Groups | Events | Versions | Minutes
+
+
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = ("user", "begin", "n", "total", "mean")
     return [{name: row[name] for name in names} for row in sorted(rows, key=lambda row: (row["begin"], row["user"]))]
@@ -269,23 +274,29 @@ def _rows_of(pipeline: Pipeline, table: str, order: str) -> list[dict[str, Any]]
     return sorted(read_newest(metadata), key=lambda row: row[order])
 
 
-def _strike(points: Points, step: str, run: Run, table: Totals | Groups | Events | Versions | Minutes) -> None:
-    """Kills the driver while a batch of this table is at the step."""
-    with points[step, "hold"].armed():
-        table.feed(50)
-        points[step, "hold"].wait(run)
+def _strike(points: Points, run: Run, steps: Mapping[str, Table]) -> None:
+    """Kills the driver while a batch of each of these tables is at its step."""
+    with ExitStack() as armed:
+        for step, table in steps.items():
+            armed.enter_context(points[step, "hold"].armed())
+            table.feed(50)
+            points[step, "hold"].wait(run)
         run.kill(run.pid, run.jvm_pid)
         wait_until_gone(run)
     assert run.wait() == -signal.SIGKILL
 
 
-def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(pipeline: Pipeline) -> None:
-    _check_after_kills(pipeline, {0: "upsert.resolved", 4: "commit.landed"})
+def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(
+    pipeline: Pipeline, jvm: Jvm
+) -> None:
+    # The first is past the step of the second, at which it would be held too.
+    _check_after_kills(pipeline, jvm, {"commit.landed": 4, "upsert.resolved": 0})
 
 
 @pytest.mark.slow
-def test_every_kind_of_state_is_what_a_query_gives_after_a_kill(pipeline: Pipeline) -> None:
-    _check_after_kills(pipeline, {1: "commit.landed", 2: "upsert.resolved", 3: "commit.landed", 4: "upsert.resolved"})
+def test_every_kind_of_state_is_what_a_query_gives_after_a_kill(pipeline: Pipeline, jvm: Jvm) -> None:
+    blows = ({"commit.landed": 1}, {"upsert.resolved": 2}, {"commit.landed": 3}, {"upsert.resolved": 4})
+    _check_after_kills(pipeline, jvm, *blows)
 
 
 @pytest.mark.slow
@@ -299,7 +310,7 @@ def test_each_window_that_closes_is_published_once_though_the_process_that_does_
         minutes.feed(300)
         run = pipeline.run(failpoints=points.declaration)
         pipeline.wait_for_commit_of(minutes.closed, run)
-        _strike(points, step, run, minutes)
+        _strike(points, run, {step: minutes})
     minutes.feed(200)
     run = pipeline.run()
     pipeline.wait_for_commit_of(minutes.closed, run)
@@ -308,11 +319,11 @@ def test_each_window_that_closes_is_published_once_though_the_process_that_does_
     minutes.check_closed()
 
 
-def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
-    """Kills a process for each step, lets two processes run, and compares the tables. steps: by number of the table whose
-    batch is at the step.
+def _check_after_kills(pipeline: Pipeline, jvm: Jvm, *blows: Mapping[str, int]) -> None:
+    """Kills a process for each blow, lets two processes run, and compares the tables. blows: by step the number of the
+    table whose batch is there.
     """
-    tables: tuple[Totals | Groups | Events | Versions | Minutes, ...] = (
+    tables: tuple[Table, ...] = (
         Totals(pipeline),
         Groups(pipeline),
         Events(pipeline),
@@ -320,14 +331,14 @@ def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
         Minutes(pipeline),
     )
     points = Points(pipeline.folder / "points", *((step, "hold") for step in _STEPS))
-    for struck, step in steps.items():
+    for blow in blows:
         for table in tables:
             table.feed(120)
         run = pipeline.run(failpoints=points.declaration)
         for table in tables:
             pipeline.wait_for_commit_of(table.table, run)
             table.check()
-        _strike(points, step, run, tables[struck])
+        _strike(points, run, {step: tables[struck] for step, struck in blow.items()})
     first = pipeline.run(failpoints=points.declaration)
     for table in tables:
         table.feed(20)  # A process that has committed nothing has no epoch that a second one could be behind.
@@ -354,9 +365,9 @@ def _check_after_kills(pipeline: Pipeline, steps: Mapping[int, str]) -> None:
     minutes = tables[4]
     assert isinstance(minutes, Minutes)
     minutes.check_closed()
-    verified = pipeline.command("verify")["tables"]
+    verified = pipeline.command_on(jvm, "verify")["tables"]
     assert all(report["equal"] for report in verified.values()), verified
-    lineage = pipeline.command("lineage")["tables"]
+    lineage = pipeline.command_on(jvm, "lineage")["tables"]
     assert {
         name: {column["name"]: column["fields"] for column in lineage[name]["columns"] if column["name"] in columns}
         for name, columns in ((minutes.table, ("begin", "n", "mean")), (tables[3].table, ("name", "valid_from")))
