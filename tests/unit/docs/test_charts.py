@@ -10,6 +10,7 @@ import pytest
 
 from docs import charts
 from docs.charts import Measured, entry_of, lost, read_figures, write_figures
+from docs.scan import ROOT
 
 _ENTRIES = read_figures()
 _WHEN = {"date": "2026-01-02", "commit": "abc1234", "machine": "2 cores (c), 8 GiB"}
@@ -29,6 +30,18 @@ def test_the_page_is_fresh_and_says_of_each_figure_how_often_and_when_it_was_mea
     assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 6
     for entry in _ENTRIES:
         assert re.search(rf"{entry.runs} runs?(; [^*]*)?: {entry.date}, commit {entry.commit}", text), entry
+
+
+@pytest.mark.parametrize("chart", charts.charts(_ENTRIES), ids=lambda chart: chart.file)
+def test_what_a_chart_compares_is_of_one_commit_and_machine_and_was_measured_five_times(chart: charts.Chart) -> None:
+    assert len({(entry.commit, entry.machine) for entry in chart.sources}) == 1, "make figures"
+    assert min(entry.runs for entry in chart.sources) >= 5, "make figures"
+
+
+def test_the_readme_has_the_cpu_of_the_charts() -> None:
+    loads = {entry.subject: entry.median("cpu_s_per_million") for entry in _ENTRIES if entry.what == "load"}
+    times = " | ".join(f"{loads[subject] / loads['frazil']:.1f}" for subject in ("connect", "flink", "stock"))
+    assert f"(docs/start/compare.md)) | 1 | {times} |" in (ROOT / "README.md").read_text()
 
 
 def test_the_later_of_two_entries_of_one_measurement_is_kept(tmp_path: Path) -> None:
