@@ -163,6 +163,7 @@ REPLAY_KEYS: dict[str, tuple[str, str]] = {
 
 LOG_EVENTS: dict[str, str] = {
     "archive_packed": "On a cluster, an archive for executors is built: its size, and the duration.",
+    "archive_removed": "On a cluster, an archive that no process has used for a week is removed.",
     "batch_committed": "A batch was committed as a snapshot: records, files, bad records, remaining lag and duration.",
     "batch_planned": "A batch was handed to Spark: number of offsets, worker pool, and the tables that share the read.",
     "batch_shortened": "A batch ends before a primary-key update whose delete part and insert part are not both in it:"

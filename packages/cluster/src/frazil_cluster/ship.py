@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 import structlog
 
@@ -71,6 +72,11 @@ _FASTEST = 1
 _WARM_UP = "from frazil.ingest.tasks.warm_up import warm_up; warm_up(compiles_all=True)"
 _COMPILE_TIMEOUT_S = 900.0
 _ASK_FOR_LOCK_EVERY_S = 0.2
+_KEPT_S = 7 * 24 * 3600.0
+"""How long an archive stays that no process uses."""
+_PARTIAL = ".partial"
+_LOCKS: dict[Path, IO[str]] = {}
+"""The archives that this process uses, each with its lock: shared, once it is built."""
 _LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
 
 
@@ -262,27 +268,33 @@ def _folder() -> Path:
 
 
 def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]], deadline: Deadline) -> Path:
-    """Returns the archive with this content, built where it does not exist. Of several processes one builds it."""
+    """Returns the archive with this content, built where it does not exist. Of several processes one builds it. None
+    removes it while this process runs: executors that start later download it.
+    """
     archive = _folder() / f"{name}-{key[:16]}.tar.gz"
-    if archive.exists():
-        return archive
-    partial = archive.with_suffix(".partial")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(archive, deadline):
-            if archive.exists():  # Another process has built it meanwhile.
-                return archive
-            clock = SystemClock()
-            began_s = clock.monotonic_s()
-            log.info("packing_archive", archive=str(archive))
-            try:
-                _pack(files(), partial, deadline)
-                partial.replace(archive)
-            finally:
-                partial.unlink(missing_ok=True)
-            took_s = round(clock.monotonic_s() - began_s, 1)
-            log.info("archive_packed", archive=str(archive), size_bytes=archive.stat().st_size, took_s=took_s)
-    except OSError as error:
+        if archive not in _LOCKS:
+            _LOCKS[archive] = _lock_of(archive).open("a")
+        os.utime(_lock_of(archive))
+        has_waited = False
+        while not (_locked(_LOCKS[archive], fcntl.LOCK_SH) and archive.exists()):
+            # A process that is killed frees its lock. A shared lock becomes exclusive only by way of none at all.
+            if _locked(_LOCKS[archive], fcntl.LOCK_EX):
+                if not archive.exists():
+                    _build(archive, files, deadline)
+                    _remove_unused(name)
+                continue
+            if not has_waited:
+                log.info("waiting_for_archive", archive=str(archive))
+            has_waited = True
+            deadline.check()
+            deadline.pause()
+    except BaseException as error:
+        if lock := _LOCKS.pop(archive, None):
+            lock.close()
+        if not isinstance(error, OSError):
+            raise
         raise UnavailableError(
             f"the packages for the cluster cannot be packed: {error.strerror or error}",
             remedy="free disk space and make the folder writable, or name another in FRAZIL_CACHE",
@@ -291,22 +303,44 @@ def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]
     return archive
 
 
-@contextmanager
-def _locked(archive: Path, deadline: Deadline) -> Iterator[None]:
-    """Locks the archive against other processes in its block. The lock of a process that is killed ends with it."""
-    with archive.with_suffix(".lock").open("w") as lock:
-        has_waited = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not has_waited:
-                    log.info("waiting_for_archive", archive=str(archive))
-                has_waited = True
-                deadline.check()
-                deadline.pause()
-        yield
+def _lock_of(archive: Path) -> Path:
+    return archive.with_suffix(".lock")
+
+
+def _locked(lock: IO[str], how: int) -> bool:
+    """Locks the file, or says that another process prevents it."""
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _build(archive: Path, files: Callable[[], Iterable[tuple[str, Path]]], deadline: Deadline) -> None:
+    partial, clock = archive.with_suffix(_PARTIAL), SystemClock()
+    began_s = clock.monotonic_s()
+    log.info("packing_archive", archive=str(archive))
+    try:
+        _pack(files(), partial, deadline)
+        partial.replace(archive)
+    finally:
+        partial.unlink(missing_ok=True)
+    took_s = round(clock.monotonic_s() - began_s, 1)
+    log.info("archive_packed", archive=str(archive), size_bytes=archive.stat().st_size, took_s=took_s)
+
+
+def _remove_unused(name: str) -> None:
+    """Removes what upgrades and killed builders have left. Locks stay, as another process may be about to take one."""
+    for lock in _folder().glob(f"{name}-*.lock"):
+        left = [file for file in (lock.with_suffix(".gz"), lock.with_suffix(_PARTIAL)) if file.exists()]
+        if not left or SystemClock().now_ms() / 1000 - lock.stat().st_mtime < _KEPT_S:
+            continue
+        # The folder may belong to somebody else.
+        with suppress(OSError), lock.open("a") as opened:
+            if _locked(opened, fcntl.LOCK_EX):
+                for file in left:
+                    file.unlink()
+                log.info("archive_removed", archive=str(left[0]))
 
 
 def _pack(files: Iterable[tuple[str, Path]], target: Path, deadline: Deadline) -> None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -58,12 +58,19 @@ print([kind.schemas for kind in map(MESSAGES.get, MESSAGES.added())])
 
 
 @pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
     # The packages take seconds to pack, and the decoder to compile; what comes of it is asked separately.
     monkeypatch.setattr(ship, "packages_archive", lambda _: cache_directory() / "packages.tar.gz")
     monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
-    return tmp_path / "cache"
+    yield tmp_path / "cache"
+    let_go()
+
+
+def let_go() -> None:
+    """Frees the archives of this process, as its end does."""
+    while ship._LOCKS:
+        ship._LOCKS.popitem()[1].close()
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +152,7 @@ def test_what_is_built_is_said_with_its_size() -> None:
 
 def test_of_two_that_start_at_once_one_builds_and_the_other_waits(cache: Path) -> None:
     made = ship.code_archive()
+    let_go()
     kept = made.rename(cache / "kept")
     with capture_logs() as logged, ThreadPoolExecutor() as threads, made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -154,6 +162,38 @@ def test_of_two_that_start_at_once_one_builds_and_the_other_waits(cache: Path) -
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert waiting.result(A_WHILE_S) == made
     assert [event["event"] for event in logged] == ["waiting_for_archive"]
+
+
+def test_what_upgrades_have_left_is_removed_but_for_what_a_process_uses(
+    cache: Path,
+) -> None:
+    old, used, recent = (cache / "shipped" / f"frazil-code-{name}.tar.gz" for name in ("old", "used", "recent"))
+    of_another_kind, cut = old.with_name("frazil-packages-old.tar.gz"), old.with_name("frazil-code-cut.tar.partial")
+    old.parent.mkdir(parents=True)
+    for file in (old, used, recent, of_another_kind, cut):
+        file.touch()
+        file.with_suffix(".lock").touch()
+        if file != recent:
+            os.utime(file.with_suffix(".lock"), (0, 0))
+    with used.with_suffix(".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with capture_logs() as logged:
+            made = ship.code_archive()
+    assert {event["archive"] for event in logged if event["event"] == "archive_removed"} == {str(old), str(cut)}
+    assert {file for file in old.parent.iterdir() if file.suffix != ".lock"} == {made, used, recent, of_another_kind}
+    # Its own stays, however old: executors that start later download it.
+    os.utime(made.with_suffix(".lock"), (0, 0))
+    script = "from frazil_cluster import ship; ship._WARM_UP = 'import frazil'; ship._compiled_for = lambda: 'another'"
+    subprocess.run([sys.executable, "-c", f"{script}; ship.code_archive()"], stderr=subprocess.DEVNULL, check=True)
+    assert made.exists()
+    assert not used.exists()
+
+
+def test_an_archive_that_was_removed_is_built_again() -> None:
+    made = ship.code_archive()
+    made.unlink()
+    assert ship.code_archive() == made
+    assert made.exists()
 
 
 def test_a_builder_that_is_killed_leaves_nothing_that_others_wait_for(cache: Path) -> None:
@@ -173,6 +213,7 @@ def test_a_builder_that_is_killed_leaves_nothing_that_others_wait_for(cache: Pat
 
 def test_a_limit_ends_what_is_built_and_the_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ship.code_archive()
+    let_go()
     made.unlink()
     told = "the archives for executors were not built within 0.5 s"
     with made.with_suffix(".lock").open("w") as lock:
