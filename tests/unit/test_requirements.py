@@ -46,6 +46,7 @@ def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> No
         assert f"frazil=={frazil.__version__}" in project["dependencies"]
         assert re.fullmatch(rf"{extra.distribution}(\[[a-z,]+\])?=={frazil.__version__}", extras[extra.name][0])
         assert (PACKAGES / extra.name / "src" / extra.module).is_dir()
+        assert {"description", "readme", "license", "authors", "keywords", "classifiers"} <= project.keys()
     [of_all] = extras["all"]
     assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted([*_EXTRAS, "avro-files"])
 
