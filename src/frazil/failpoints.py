@@ -69,27 +69,24 @@ def hit(name: str) -> None:
         return
     for armed in _active.get(name, ()):
         if armed.is_reached():
-            _act(name, armed)
+            if armed.file is not None:
+                _announce(armed.file)
+            if armed.action in ("kill", "stop"):
+                os.kill(os.getpid(), signal.SIGKILL if armed.action == "kill" else signal.SIGSTOP)
+            elif armed.action == "hold" and armed.file is not None:
+                while armed.file.exists():
+                    # Several processes may be held: a test that has no use for one of them removes its word and gets
+                    # another's.
+                    if not reached(armed.file).exists():
+                        _announce(armed.file)
+                    time.sleep(0.01)
+            else:
+                raise _failure(name, armed.action)
 
 
 def reached(file: Path) -> Path:
     """Returns the path of the file that holds the pid of the process that reached a point switched on by `file`."""
     return file.with_name(f"{file.name}.reached")
-
-
-def _act(name: str, armed: _Armed) -> None:
-    if armed.file is not None:
-        _announce(armed.file)
-    if armed.action in ("kill", "stop"):
-        os.kill(os.getpid(), signal.SIGKILL if armed.action == "kill" else signal.SIGSTOP)
-    elif armed.action == "hold" and armed.file is not None:
-        while armed.file.exists():
-            # Several processes may be held: a test that has no use for one of them removes its word and gets another's.
-            if not reached(armed.file).exists():
-                _announce(armed.file)
-            time.sleep(0.01)
-    else:
-        raise _failure(name, armed.action)
 
 
 def _announce(file: Path) -> None:

@@ -161,7 +161,8 @@ class Secrets:
         if not value:
             state = "is not set" if value is None else "is empty"
             raise SpecError(f"the environment variable `{name}` {state}", remedy=f"set {name} before starting Frazil")
-        if _is_not_utf8(value):
+        # Python decodes bytes that are not UTF-8 to surrogates.
+        if any("\ud800" <= character <= "\udfff" for character in value):
             raise SpecError(f"the environment variable `{name}` is not UTF-8", remedy="set it to UTF-8 text")
         return value
 
@@ -169,11 +170,6 @@ class Secrets:
 def _not_a_reference(what: str, name: str) -> SpecError:
     remedy = f"write `${{env:{name}}}` for an environment variable; it has no default"
     return SpecError(f"{what} is not a reference to a secret", remedy=remedy)
-
-
-def _is_not_utf8(value: str) -> bool:
-    """Whether the text stands for bytes that are no UTF-8, as Python decodes the environment."""
-    return any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _read_file(name: str) -> str:

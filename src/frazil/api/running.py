@@ -222,7 +222,9 @@ class _Publisher:
         if self.waits is not None:
             self.waits.note(tables)
         self._write(tables, leadership=self.leadership.state)
-        self.note(_so_far(tables))
+        lags = [table.offsets.lag_records for table in tables]
+        lag = None if None in lags else sum(lag for lag in lags if lag is not None)
+        self.note(f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}")
         report_alive()
 
     def end(self, tables: Sequence[Table]) -> None:
@@ -246,13 +248,6 @@ class _Publisher:
             offsets=None if self.offsets is None else self.offsets.status,
             observed=self.observers.observations(tables, self.maintenance_scheduler.status()),
         )
-
-
-def _so_far(tables: Sequence[Table]) -> str:
-    """Returns how far the run is, such as `1,200 records read, 300 records behind`."""
-    lags = [table.offsets.lag_records for table in tables]
-    lag = None if None in lags else sum(lag for lag in lags if lag is not None)
-    return f"{plural(sum(table.counts.records for table in tables), 'record')} read, {behind(lag)}"
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:

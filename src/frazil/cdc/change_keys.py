@@ -85,7 +85,13 @@ def resolve_keys(
     change nothing, bool `(n_changes,)`. keys: the key columns of the changes. unsent: see Changes.unavailable.
     """
     if context.envelope.retracts:
-        return None, _find_keyless(plan, keys)
+        # Rows before an update without a key, whose records were refused when they came.
+        lacks = np.zeros(plan.records.size, np.bool_)
+        for key in keys:
+            lacks |= np.asarray(key.is_null())
+        is_alone = np.ones(plan.records.size, np.bool_)
+        is_alone[:-1] = plan.records[1:] != plan.records[:-1]
+        return None, lacks & plan.is_before & ~is_alone
     old_keys = _old_keys_of(context, plan, keys, unsent)
     return UpdatedKeys(tuple(old_keys)) if old_keys is not None else None, _find_redundant_deletes(plan, keys)
 
@@ -95,7 +101,14 @@ def note_parts(context: ChangeContext, changes: Changes) -> None:
     if not _has_key_updates(context.target, context.records):
         return
     opened, of_changes = context.opened, pa.array(changes.records)
-    changes.carried = replace(updated_keys(changes), parts=_parts_of(context.records, opened))
+    # Bad records are included.
+    positions, is_change = opened.facts["position"], opened.record_kind <= ROW
+    is_delete = is_change & (opened.op == REMOVE) & _has(context.records, NEW_KEY)
+    is_insert = is_change & (opened.op == CREATE) & _has(context.records, OLD_KEY)
+    is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())
+    rows = np.flatnonzero(is_key_update_part).tolist()
+    parts = [(row, positions[row].as_py(), bool(is_delete[row])) for row in rows]
+    changes.carried = replace(updated_keys(changes), parts=parts)
     changes.positions = opened.facts["position"].take(of_changes)
     if context.envelope.marks_deletes:
         changes.times = change_times(opened, context.records).take(of_changes)
@@ -238,18 +251,6 @@ def _find_redundant_deletes(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return is_first
 
 
-def _find_keyless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
-    """Returns which changes are rows before an update without a key, bool of shape (n_changes,): their records were refused
-    when they came.
-    """
-    lacks = np.zeros(plan.records.size, np.bool_)
-    for key in keys:
-        lacks |= np.asarray(key.is_null())
-    is_alone = np.ones(plan.records.size, np.bool_)
-    is_alone[:-1] = plan.records[1:] != plan.records[:-1]
-    return lacks & plan.is_before & ~is_alone
-
-
 def _old_keys_of(
     context: ChangeContext, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
 ) -> list[pa.Array] | None:
@@ -330,17 +331,6 @@ def _has_key_updates(target: TableTarget, records: Records) -> bool:
         return False
     names = records["headers"].flatten().field("key")
     return bool(pc.any(pc.is_in(names, pa.array([OLD_KEY, NEW_KEY]))).as_py())
-
-
-def _parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
-    """Returns the index of each such record, its position in the source's log, and whether it is the delete. Bad
-    records are included.
-    """
-    positions, is_change = opened.facts["position"], opened.record_kind <= ROW
-    is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
-    is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
-    is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())
-    return [(row, positions[row].as_py(), bool(is_delete[row])) for row in np.flatnonzero(is_key_update_part).tolist()]
 
 
 def _has(records: Records, name: str) -> Bools:

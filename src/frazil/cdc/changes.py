@@ -89,7 +89,9 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
         seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
         requested_fields = bindings_of(target.shaping, target.layout, seen)
         if requested_fields:  # The batch is planned again with the fields that feed these columns.
-            return _nothing(target, replace(opened.decoded, requested_fields=requested_fields))
+            columns = [pa.nulls(0, arrow_type(field.field_type)) for field in target.fields]
+            decoded = replace(opened.decoded, requested_fields=requested_fields)
+            return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
     check = BadRecords(opened, limit)
     _refuse_inconsistent(check, opened, envelope)
     keys = check_named_keys(check, opened, target, records)
@@ -255,11 +257,6 @@ def _codes(envelope: Envelope, op: pa.Array) -> Ints:
     places = pc.index_in(op, pa.array(list(codes_of), pa.string()))
     codes = pa.array([*codes_of.values(), _UNKNOWN], pa.int64())
     return np.asarray(codes.take(pc.fill_null(places, len(codes_of))))
-
-
-def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
-    columns = [pa.nulls(0, arrow_type(field.field_type)) for field in target.fields]
-    return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
 def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) -> None:

@@ -128,7 +128,13 @@ def _debezium_members(
     if is_flat.any():
         record_kind[is_flat] = ROW
         members["after"] = members["after"].replaced(is_flat, objects)
-        op = pc.if_else(pa.array(is_flat), _flat_operation(batch, members, is_flat), op)
+        # Debezium's unwrap transform has added the operation to the row: `d` and `u` where only deletions are marked.
+        deleted = members["__deleted"]
+        has_text = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
+        text = read_string(batch, deleted.masked(has_text), "__deleted")
+        text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
+        flat_op = operation_of(text, read_string(batch, members["__op"].masked(is_flat), "__op"))
+        op = pc.if_else(pa.array(is_flat), flat_op, op)
     return EnvelopeMembers(members, record_kind, op)
 
 
@@ -152,17 +158,6 @@ def _find_record_kinds(batch: EnvelopeBatch, objects: Slices, is_other: Bools, r
     status = read_string(batch, members["status"].only(STRING), "status")
     has_text = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
     record_kind[(record_kind == TRANSACTION) & ~has_text] = NO_ENVELOPE
-
-
-def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: Bools) -> pa.Array:
-    """Returns the operation that Debezium's unwrap transform added to the row; `d` and `u` where only deletions are
-    marked.
-    """
-    deleted = members["__deleted"]
-    has_text = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
-    text = read_string(batch, deleted.masked(has_text), "__deleted")
-    text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
-    return operation_of(text, read_string(batch, members["__op"].masked(is_flat), "__op"))
 
 
 def _open_others(

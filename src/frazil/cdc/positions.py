@@ -45,7 +45,11 @@ def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.A
     """
     present = _present(fields)
     if "file" in present:
-        present["file"] = _pad_file_number(present["file"])
+        # A server that has written a million binlog files needs a seventh digit in their numbers.
+        files = present["file"]
+        parts = pc.extract_regex(files, r"^(?P<name>.*[.])(?P<number>[0-9]+)$")
+        number = pc.utf8_lpad(pc.struct_field(parts, "number"), _DIGITS, "0")
+        present["file"] = pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "name"), number, ""), files)
     place = _joined(present, (*_PARTS, ("file", "pos")), "")
     if place is None:
         return None
@@ -109,15 +113,6 @@ def _pad_count(numbers: pa.Array | None, rows: int) -> pa.Array:
     if numbers is None:
         return pa.repeat(pa.scalar(_NO_PART), rows)
     return pc.fill_null(pad_number(numbers), _NO_PART)
-
-
-def _pad_file_number(files: pa.Array) -> pa.Array:
-    """Returns names of binlog files with padded numbers, as a server that has written a million files needs a seventh
-    digit.
-    """
-    parts = pc.extract_regex(files, r"^(?P<name>.*[.])(?P<number>[0-9]+)$")
-    number = pc.utf8_lpad(pc.struct_field(parts, "number"), _DIGITS, "0")
-    return pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "name"), number, ""), files)
 
 
 def pad_number(array: pa.Array) -> pa.Array:

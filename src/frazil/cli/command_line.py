@@ -70,17 +70,7 @@ def _run(words: list[str], settings: Settings) -> int:
     if words[0] in _COMPLETION and len(words) > 1:
         message = f"`{words[0]}` takes no value: it is about the shell that runs it"
         raise SpecError(message, remedy=f"run `frazil {words[0]}` in bash, zsh or fish")
-    _check_directory()
-    command = typer.main.get_command(build_app(words, settings))
-    code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
-    return code if isinstance(code, int) else 0
-
-
-def _check_directory() -> None:
-    """Checks that the current directory exists: libraries fail without it while they are loaded.
-
-    Raises: UnavailableError where it has been deleted.
-    """
+    # Libraries fail without a current directory while they are loaded.
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -89,6 +79,9 @@ def _check_directory() -> None:
             remedy="change to a directory that exists, and start the command there",
             where=os.environ.get("PWD", ""),
         ) from None
+    command = typer.main.get_command(build_app(words, settings))
+    code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
+    return code if isinstance(code, int) else 0
 
 
 def _asks_for_version(words: list[str]) -> bool:

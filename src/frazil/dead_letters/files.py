@@ -82,7 +82,14 @@ def pieces(dead_letters: TableTarget, file: LiveFile, columns: Sequence[str] | N
         stored_names = set(parquet.schema_arrow.names)
         for number in range(parquet.num_row_groups):
             rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in stored_names])
-            yield _in_columns(rows, wanted)
+            # A column that the file lacks is null.
+            filled = [
+                rows[field.name].cast(field.type)
+                if field.name in rows.column_names
+                else pa.nulls(rows.num_rows, field.type)
+                for field in wanted
+            ]
+            yield pa.Table.from_arrays(filled, schema=wanted)
 
 
 def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
@@ -107,15 +114,6 @@ def records_of(target: TableTarget, dead_letters: pa.RecordBatch) -> dict[str, p
     if FAR_TIME in dead_letters.schema.names:
         records["timestamp"] = undivided_times(records["timestamp"], dead_letters.column(FAR_TIME))
     return opened({**records, "headers": as_written(records["headers"], _HEADERS)}, target.record_key)
-
-
-def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Returns the rows in the schema `wanted`; a column that the file lacks is null."""
-    columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-        for field in wanted
-    ]
-    return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def write_some(writer: FileWriter, rows: pa.Table) -> None:

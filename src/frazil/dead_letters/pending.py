@@ -126,7 +126,12 @@ def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
 
 
 def _settle_pending(catalog: Catalog, dead_letters: TableState, replay_id: str, mark: str) -> None:
-    unknown = _outcome_unknown(dead_letters.name, replay_id)
+    unknown = TableStopped(
+        _UNKNOWN + replay_id,
+        "check whether their rows are in the table, add the files if they are not, and then remove the property that"
+        f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
+        dead_letters.name,
+    )
     entry = _entry_of(catalog, dead_letters, (REWRITE_ID, REPLAY), replay_id, int(mark), unknown)
     if entry is None:
         clear_mark(catalog, dead_letters.name, replay_id)
@@ -317,14 +322,5 @@ def _removal_unknown(dead_letters: str, replay_id: str) -> TableStopped:
         _UNKNOWN + replay_id,
         "check whether their rows are in the table, drop the dead letters if they are, and then remove the property"
         f" that ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
-        dead_letters,
-    )
-
-
-def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
-    return TableStopped(
-        _UNKNOWN + replay_id,
-        "check whether their rows are in the table, add the files if they are not, and then remove the property that"
-        f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

@@ -360,7 +360,11 @@ def _add_unknown(
         conversion.refuse_change(path, fault.message)
     if fault is None and long is not None:
         fault = long_name_fault(long, conversion.reading.is_key_column)
-        _request_rest(conversion, member, path)
+        # Records without the name that is too long fit the rest of the field.
+        rest = drop_long_names(t.StructType(member)).fields
+        rest_kind = without_empty(rest[0].field_type) if rest else None
+        if rest_kind is not None:
+            conversion.request(path, rest_kind)
     if fault is not None:
         is_present = np.asarray(array.is_valid()) & place.there
         conversion.refuse_field(ArrayValues(array, place.owner, is_present), path, fault)
@@ -371,14 +375,6 @@ def _add_unknown(
         kind = without_empty(left)
         if kind is not None:  # A struct without fields cannot be stored until it has one.
             conversion.request(path, kind)
-
-
-def _request_rest(conversion: Conversion, member: t.NestedField, path: Path) -> None:
-    """Requests the part of a field that has no name too long: records without the long name fit it then."""
-    rest = drop_long_names(t.StructType(member)).fields
-    kind = without_empty(rest[0].field_type) if rest else None
-    if kind is not None:
-        conversion.request(path, kind)
 
 
 def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: t.IcebergType, place: Place) -> None:

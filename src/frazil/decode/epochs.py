@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -78,7 +77,12 @@ def find_far_years(texts: pa.StringArray) -> NDArray[np.bool_]:
 def from_numbers(array: pa.Array, unit: str) -> Moments:
     """Returns the times from numbers of any Arrow type that count `unit` since 1970."""
     if not pa.types.is_signed_integer(array.type):
-        return _one_by_one(array.to_pylist(), unit)
+        times = [None if number is None else _micros(number, unit) for number in array.to_pylist()]
+        is_outside = np.array([micros is not None and not FIRST_US <= micros < LAST_US for micros in times], np.bool_)
+        return Moments(
+            pa.array([None if bad else micros for micros, bad in zip(times, is_outside, strict=True)], pa.int64()),
+            is_outside,
+        )
     numbers = np.asarray(array.fill_null(0)).astype(np.int64)
     is_present = np.asarray(array.is_valid())
     if unit == "ns":
@@ -89,15 +93,6 @@ def from_numbers(array: pa.Array, unit: str) -> Moments:
         is_outside = ((numbers < FIRST_US // factor) | (numbers >= LAST_US // factor)) & is_present
         micros = np.where(is_outside, 0, numbers) * factor
     return Moments(pa.array(micros, pa.int64(), mask=~is_present | is_outside), is_outside)
-
-
-def _one_by_one(numbers: list[Any], unit: str) -> Moments:
-    times = [None if number is None else _micros(number, unit) for number in numbers]
-    is_outside = np.array([micros is not None and not FIRST_US <= micros < LAST_US for micros in times], np.bool_)
-    return Moments(
-        pa.array([None if bad else micros for micros, bad in zip(times, is_outside, strict=True)], pa.int64()),
-        is_outside,
-    )
 
 
 def _micros(number: float | Decimal, unit: str) -> int:

@@ -73,7 +73,17 @@ def cast_losslessly(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return _nearest_floats(array, target)
     if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
-        return _cast_by_value(array, target)
+        if pa.types.is_integer(array.type):
+            # Arrow checks the precision for the largest integer of the type.
+            array = array.cast(pa.decimal256(_ROOMY, target.scale))
+        array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
+        back = _way_back(array.type, target)
+        try:
+            converted = array.cast(target, safe=not pa.types.is_decimal(array.type))
+            same = pc.equal(converted.cast(back), array.cast(back))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # Arrow refuses all of them for some.
+            return _cast_one_by_one(array, target)
+        return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
     converted = array.cast(target, safe=False)
     again = converted.cast(array.type, safe=False)
     same = pc.equal(array, again)
@@ -98,20 +108,6 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
         for row in np.flatnonzero(~same & np.asarray(array.is_valid())).tolist():
             same[row] = Decimal(floats[row].as_py()).quantize(unit) == array[row].as_py()
     return pc.if_else(pa.array(same), floats, pa.scalar(None, target))
-
-
-def _cast_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_integer(array.type):
-        # Arrow checks the precision for the largest integer of the type.
-        array = array.cast(pa.decimal256(_ROOMY, target.scale))
-    array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
-    back = _way_back(array.type, target)
-    try:
-        converted = array.cast(target, safe=not pa.types.is_decimal(array.type))
-        same = pc.equal(converted.cast(back), array.cast(back))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # Arrow refuses all of them for some.
-        return _cast_one_by_one(array, target)
-    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
 
 
 def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -93,23 +93,18 @@ def _python(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (OverflowError, ValueError):
-        return _of_far(value)
-
-
-def _of_far(value: pa.Scalar) -> Any:
-    """Returns a day or a timestamp that Python does not have as text, also inside a nested value. Python has every time
-    of day, as readers refuse those beyond 24 hours.
-    """
-    kind = value.type
-    if pa.types.is_struct(kind):
-        return {name: _python(member) for name, member in value.items()}
-    if pa.types.is_map(kind):
-        return [(_python(entry[0]), _python(entry[1])) for entry in value.values]
-    if pa.types.is_list(kind):
-        return [_python(member) for member in value.values]
-    if pa.types.is_date(kind):
-        return format_day(value.value)
-    return format_moment(value.value) + ("+00:00" if kind.tz else "")
+        # Days and timestamps that Python does not have are text. It has every time of day: readers refuse those beyond
+        # 24 hours.
+        kind = value.type
+        if pa.types.is_struct(kind):
+            return {name: _python(member) for name, member in value.items()}
+        if pa.types.is_map(kind):
+            return [(_python(entry[0]), _python(entry[1])) for entry in value.values]
+        if pa.types.is_list(kind):
+            return [_python(member) for member in value.values]
+        if pa.types.is_date(kind):
+            return format_day(value.value)
+        return format_moment(value.value) + ("+00:00" if kind.tz else "")
 
 
 def _of_floats(array: pa.Array) -> pa.Array:

@@ -78,7 +78,13 @@ def record(
         make_private_directory(file.parent)
         opened = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            _append(opened, f"{line}\n".encode())
+            # A line that was cut off is ended first.
+            whole = f"{line}\n".encode()
+            size = os.fstat(opened).st_size
+            is_cut = size > 0 and os.pread(opened, 1, size - 1) != b"\n"
+            text = b"\n" + whole if is_cut else whole
+            if os.write(opened, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(opened)
     except OSError as error:
@@ -88,15 +94,3 @@ def record(
             where=str(file),
         ) from None
     log.info("operator_action", **words, **details)
-
-
-def _append(opened: int, line: bytes) -> None:
-    """Appends the line to an open file, after the end of one that was cut off.
-
-    Raises: OSError where it is cut off itself.
-    """
-    size = os.fstat(opened).st_size
-    is_cut = size > 0 and os.pread(opened, 1, size - 1) != b"\n"
-    text = b"\n" + line if is_cut else line
-    if os.write(opened, text) < len(text):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

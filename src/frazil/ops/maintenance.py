@@ -51,7 +51,14 @@ def _owners_of_dead_letters(tables: Iterable[Table]) -> dict[str, list[Table]]:
 
 
 def _dead_letter_table(owners: Sequence[Table], is_limited: bool = False) -> MaintainedTable:
-    maintenance = _for_dead_letters(_maintenance_task(owners[0], is_limited))
+    # A sort order and keys refer to columns that dead-letter tables lack.
+    maintenance = _maintenance_task(owners[0], is_limited)
+    maintenance = replace(
+        maintenance,
+        spec=maintenance.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
+        transfer=None,
+        stages=(),
+    )
     return MaintainedTable(owners[0].dead_letter_table_name, maintenance, owners=tuple(table.name for table in owners))
 
 
@@ -84,8 +91,13 @@ class Activities:
             if table.catalog.size is None:
                 continue
             version, size = table.progress.commit_id, table.catalog.size
+            maintained = self._append_tables.get(table.name)
+            if maintained is None:
+                maintained = maintained_table(table, is_limited=True)
+                if not maintained.is_upsert:
+                    self._append_tables[table.name] = maintained
             activities.append(
-                TableActivity(self._own(table), version, size.file_count, size.snapshot_count, in_hand.get(table.name))
+                TableActivity(maintained, version, size.file_count, size.snapshot_count, in_hand.get(table.name))
             )
             if count := table.catalog.dead_letter_count:
                 dead_letters = self._dead_letters(owners[table.dead_letter_table_name])
@@ -96,14 +108,6 @@ class Activities:
             for activity in activities
             if (activity.maintained.owners or (activity.maintained.name,))[0] in owned
         ]
-
-    def _own(self, table: Table) -> MaintainedTable:
-        maintained = self._append_tables.get(table.name)
-        if maintained is None:
-            maintained = maintained_table(table, is_limited=True)
-            if not maintained.is_upsert:
-                self._append_tables[table.name] = maintained
-        return maintained
 
     def _dead_letters(self, owners: list[Table]) -> MaintainedTable:
         names = tuple(table.name for table in owners)
@@ -153,18 +157,6 @@ def maintenance_report(plan: Plan, mode: str, rounds: RoundsStatus) -> Maintenan
         above_cap=health.above_cap,
         failure=rounds.failure,
         slowed_by=rounds.slowed_by if mode == "upsert" else 1.0,
-    )
-
-
-def _for_dead_letters(maintenance: MaintenanceTask) -> MaintenanceTask:
-    """Returns the task without a sort order and without keys, both of which refer to columns that dead-letter tables
-    lack.
-    """
-    return replace(
-        maintenance,
-        spec=maintenance.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
-        transfer=None,
-        stages=(),
     )
 
 

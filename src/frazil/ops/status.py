@@ -336,16 +336,12 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
     finally:
         if table.state is not None and table.catalog.size is None:  # Also of a table that a run would stop.
             table.catalog.size = catalog.size(table.name)
-        _count_dead_letters(catalog, table)
-
-
-def _count_dead_letters(catalog: Catalog, table: Table) -> None:
-    name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
-    dead_letters = catalog.load(name) if name else None
-    if name and dead_letters is not None:
-        table.catalog.dead_letter_count = catalog.size(name).row_count
-        if table.spec.query.waits:
-            table.catalog.waiting_count = count_waiting(catalog, dead_letters)
+        name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
+        dead_letters = catalog.load(name) if name else None
+        if name and dead_letters is not None:
+            table.catalog.dead_letter_count = catalog.size(name).row_count
+            if table.spec.query.waits:
+                table.catalog.waiting_count = count_waiting(catalog, dead_letters)
 
 
 def _measure_lags(
@@ -377,7 +373,8 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
     table, stored = facts.table, facts.table.state
     last = state.table(table.name)
     run_state = _state(facts, last, process, state.updated_ms or 0)
-    is_unfed = _is_without_rows(facts, last)
+    # The last process has read the records without finding a row, and no table records what it has read.
+    is_unfed = facts.is_reached and facts.table.state is None and last.condition.state == RunState.WAITING
     note = last.condition.problem if run_state == last.condition.state or is_unfed else None
     problem = note or facts.problem or _loss(facts, last)
     lag = _lag(facts, last, is_remembered=process.is_running and (facts.lag_records is None or is_unfed))
@@ -446,13 +443,6 @@ def _unread(facts: _Found, status: TableStatus, recorded_at_ms: int) -> Problem 
     if status.progress.committed is False:
         return Problem("no run has committed to the table yet", _NEVER_REMEDY, facts.table.name)
     return None
-
-
-def _is_without_rows(facts: _Found, last: TableStatus) -> bool:
-    """Whether the last process has read the table's records without finding a row, so that the table does not exist: what
-    it has read is recorded by no table.
-    """
-    return facts.is_reached and facts.table.state is None and last.condition.state == RunState.WAITING
 
 
 def _loss(facts: _Found, last: TableStatus) -> Problem | None:

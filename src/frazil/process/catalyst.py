@@ -139,7 +139,13 @@ class Catalyst:
         Raises: SpecError where Spark refuses the query.
         """
         with self.settings(), self._refusing(_A_QUERY):
-            node = self._relation(records)
+            catalyst = self._sql.catalyst
+            nothing, none = self._static("scala.collection.immutable.Nil"), self._static("scala.None")
+            columns = catalyst.types.DataTypeUtils.toAttributes(
+                self._sql.types.DataType.fromJson(json.dumps(spark_struct(records)))
+            )
+            empty = catalyst.plans.logical.LocalRelation(columns, nothing, False, none)
+            node = self._named(empty)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
                     node = parent.withNewChildren(self.seq(node))
@@ -151,15 +157,6 @@ class Catalyst:
             for rule in _DECIDING:
                 analysed = self._static(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(analysed)
             return analysed
-
-    def _relation(self, records: Schema) -> Any:
-        catalyst = self._sql.catalyst
-        nothing, none = self._static("scala.collection.immutable.Nil"), self._static("scala.None")
-        columns = catalyst.types.DataTypeUtils.toAttributes(
-            self._sql.types.DataType.fromJson(json.dumps(spark_struct(records)))
-        )
-        empty = catalyst.plans.logical.LocalRelation(columns, nothing, False, none)
-        return self._named(empty)
 
     def _named(self, node: Any) -> Any:
         """Returns the node as the relation `records`."""

@@ -153,13 +153,18 @@ class Expressions:
         """Returns a call. arguments: what its children were read as; None before they are read."""
         arguments = arguments or [self.read(child) for child in items_of(node.children())]
         sql = self._sql_of(node)
-        if kind not in ("IsNull", "IsNotNull"):
-            _check_computable(sql, arguments)
+        has_fixed = any(has_fixed_bytes(argument.expression.type) for argument in arguments)
+        if has_fixed and kind not in ("IsNull", "IsNotNull"):
+            raise SpecError(
+                f"`{sql}` computes with a uuid or fixed field, which Spark has no type for",
+                remedy="select the field as it is, or declare it as string or binary",
+            )
+        given = [(_OPTIONS[name], _option(node.productElement(n))) for n, name in enumerate(names) if name in _OPTIONS]
         call = Call(
             kind,
             tuple(argument.expression for argument in arguments),
             self.type_of(node),
-            self._options(node, names),
+            tuple((name, value) for name, value in given if value is not None),
             sql,
         )
         call = call if kind in KERNELS else self._distinct(call, node)
@@ -176,10 +181,6 @@ class Expressions:
 
     def _sql_of(self, node: Any) -> str:
         return str(node.sql()).replace(_SHARED, self._shared_sql)
-
-    def _options(self, node: Any, names: Sequence[str]) -> tuple[tuple[str, str | int | bool], ...]:
-        given = [(_OPTIONS[name], _option(node.productElement(n))) for n, name in enumerate(names) if name in _OPTIONS]
-        return tuple((name, value) for name, value in given if value is not None)
 
     def read_columns(self, items: Any) -> list[tuple[int, Value]]:
         """Returns the columns of a projection, each with Spark's id of it."""
@@ -315,14 +316,6 @@ _READERS: dict[str, Callable[[Expressions, Any], Value]] = {
     "GetMapValue": Expressions._element,
     "ElementAt": Expressions._element,
 }
-
-
-def _check_computable(sql: str, arguments: Sequence[Value]) -> None:
-    if any(has_fixed_bytes(argument.expression.type) for argument in arguments):
-        raise SpecError(
-            f"`{sql}` computes with a uuid or fixed field, which Spark has no type for",
-            remedy="select the field as it is, or declare it as string or binary",
-        )
 
 
 def _option(value: Any) -> str | int | bool | None:

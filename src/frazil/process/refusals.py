@@ -122,7 +122,12 @@ def check_query(query: str, plan: Any, functions: Collection[str] = ()) -> None:
     if top != "Project":
         raise SpecError("the query selects nothing", remedy=f"write `select … from {RECORDS}`")
     for item in items_of(plan.projectList()):
-        _check_name(item)
+        if class_of(item) == "UnresolvedAlias":
+            text = str(item.child().sql())
+            names = "(POSITION, NAME)" if text.lower().startswith("posexplode") else "NAME"
+            raise SpecError(
+                f"the column `{text}` has no name", remedy=f"write `{text} as {names}`", where=position_of(item.child())
+            )
 
 
 def check_condition(condition: str, root: Any, functions: Collection[str] = ()) -> None:
@@ -244,22 +249,12 @@ def _check_count(name: str, node: Any, place: int) -> None:
         )
 
 
-def _check_name(item: Any) -> None:
-    """Refuses a column of the result that is an expression without a name."""
-    if class_of(item) == "UnresolvedAlias":
-        text = str(item.child().sql())
-        names = "(POSITION, NAME)" if text.lower().startswith("posexplode") else "NAME"
-        raise SpecError(
-            f"the column `{text}` has no name", remedy=f"write `{text} as {names}`", where=position_of(item.child())
-        )
-
-
 def star_of(plan: Any) -> frozenset[str] | None:
     """Returns the columns that a select with a `*` names besides, in small letters; None where it has no `*`."""
     kinds = [(class_of(item), item) for item in items_of(plan.projectList())]
     if not any(kind.startswith("UnresolvedStar") for kind, _ in kinds):
         return None
-    return frozenset(_last(item) for kind, item in kinds if kind == "UnresolvedAttribute")
+    return frozenset(str(item.nameParts().last()).lower() for kind, item in kinds if kind == "UnresolvedAttribute")
 
 
 def aliases_used(plan: Any) -> frozenset[str]:
@@ -281,7 +276,3 @@ def _names_in(expression: Any) -> Iterator[str]:
         yield str(expression.nameParts().head()).lower()
     for child in items_of(expression.children()):
         yield from _names_in(child)
-
-
-def _last(attribute: Any) -> str:
-    return str(attribute.nameParts().last()).lower()

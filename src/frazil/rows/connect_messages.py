@@ -287,7 +287,11 @@ def _decode(
     kind, envelope = message.schema.kind, reading.envelope
     if envelope is not None and isinstance(kind, StructType):
         kind = read_part(envelope, kind, [field.name for field in fields])
-    logical_types = _paths_of(message.schema)
+    # A payload that is not a struct is a record with one field.
+    if isinstance(message.schema.kind, StructType):
+        logical_types = {path: logical_type for path, logical_type in message.schema.logical_types.items() if path}
+    else:
+        logical_types = _below(VALUE, message.schema)
     conversion = Conversion(reading, "", message.rows.size, limit)
     is_record = isinstance(kind, StructType)
     struct = kind if isinstance(kind, StructType) else StructType(NestedField(0, VALUE, kind, required=False))
@@ -347,13 +351,6 @@ def _decode_key(
 
 def _below(name: str, schema: ConnectType) -> dict[Path, LogicalType]:
     return {(name, *path): logical_type for path, logical_type in schema.logical_types.items()}
-
-
-def _paths_of(schema: ConnectType) -> Mapping[Path, LogicalType]:
-    """Returns the logical types by path in the record; a payload that is no struct is a record with one field."""
-    if isinstance(schema.kind, StructType):
-        return {path: logical_type for path, logical_type in schema.logical_types.items() if path}
-    return _below(VALUE, schema)
 
 
 def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:

@@ -90,7 +90,16 @@ def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type.equals(wanted, check_metadata=True):
         return array
     if pa.types.is_nested(wanted) and array.type.num_fields == wanted.num_fields:
-        return _relabel(array, wanted)
+        array = unsliced(array)
+        children = children_of(array)
+        if pa.types.is_map(wanted):
+            children.insert(0, array.keys)
+            kinds = [wanted.key_type, wanted.item_type]
+        else:
+            kinds = [wanted.field(n).type for n in range(wanted.num_fields)]
+        return with_children(
+            array, wanted, [as_written(child, kind) for child, kind in zip(children, kinds, strict=True)]
+        )
     return array.cast(wanted)
 
 
@@ -98,17 +107,6 @@ def rows_as_written(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
     """Returns the same rows in a schema whose types differ only as those of `as_written`."""
     columns = [as_written(column, field.type) for column, field in zip(rows.columns, wanted, strict=True)]
     return pa.Table.from_arrays(columns, schema=wanted)
-
-
-def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    array = unsliced(array)
-    children = children_of(array)
-    if pa.types.is_map(wanted):
-        children.insert(0, array.keys)
-        kinds = [wanted.key_type, wanted.item_type]
-    else:
-        kinds = [wanted.field(n).type for n in range(wanted.num_fields)]
-    return with_children(array, wanted, [as_written(child, kind) for child, kind in zip(children, kinds, strict=True)])
 
 
 def unsliced(array: pa.Array) -> pa.Array:

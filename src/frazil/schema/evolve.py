@@ -229,7 +229,11 @@ def extend_schema(
 
     Raises: NameConflict for columns that no table can have.
     """
-    _check_lengths(requested_fields)
+    for members in requested_fields.values():
+        for name, kind in members.items():
+            long = name if is_long(name) else long_name_in(kind)
+            if long is not None:
+                raise NameConflict(explain_long_name(long))
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     struct: t.IcebergType = _extend(schema.as_struct(), requested_fields, (), ids, may_widen)
     for path in made_optional:
@@ -242,15 +246,6 @@ def extend_schema(
         return Schema(*parts_of(struct), schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
         raise NameConflict(f"no table can have these columns together: {error}") from None
-
-
-def _check_lengths(requested_fields: RequestedFields) -> None:
-    """Raises NameConflict for a name that is too long for a column."""
-    for members in requested_fields.values():
-        for name, kind in members.items():
-            long = name if is_long(name) else long_name_in(kind)
-            if long is not None:
-                raise NameConflict(explain_long_name(long))
 
 
 def _check_spellings(kind: t.IcebergType, known_ids: frozenset[int], path: Path) -> None:

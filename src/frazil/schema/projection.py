@@ -427,18 +427,13 @@ class _Plan:
         )
 
     def _is_divided(self, path: Path) -> bool:
-        if self._has_unbound_column(path):
+        # An unbound column can hold the record entirely, except for members that have columns of their own.
+        name = self._shaping.column_name(path, self._names)
+        if self._bound.get(name, path) is None and is_one_column(self._record_columns[name].field_type):
             return False
         if any(len(bound) > len(path) and bound[: len(path)] == path for bound in self._columns):
             return True
         return len(path) <= self._shaping.depth and not has_column(path, self._columns)
-
-    def _has_unbound_column(self, path: Path) -> bool:
-        """Whether an unbound column can hold the record at `path` entirely, except for members that have columns of
-        their own.
-        """
-        name = self._shaping.column_name(path, self._names)
-        return self._bound.get(name, path) is None and is_one_column(self._record_columns[name].field_type)
 
     def columns(self) -> tuple[RequestedFields, dict[str, str]]:
         """Returns the requested columns, and the docs of columns that name the field that feeds them."""

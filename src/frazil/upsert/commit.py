@@ -88,8 +88,15 @@ def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> O
 
     Raises: OSError where the store fails.
     """
-    buffered = _buffered(batch)
-    lost = _lost(batch, late) & ~buffered
+    # Changes with a buffered row, which is in no file yet.
+    buffered = np.zeros(len(batch.ranked), np.bool_)
+    for rows_of_task, begin in zip(batch.buffered, batch.begins, strict=False):
+        if rows_of_task is not None:
+            buffered[np.asarray(rows_of_task[KEY_PLACE]) + begin] = True
+    # A later change of another task decides, or the table has a newer row.
+    lost = batch.ranked.ops == UPSERT
+    lost[batch.latest.last[~late]] = False
+    lost = np.asarray(lost, np.bool_) & ~buffered
     if ids is None or not (ids != NO_ID).any():
         ids = np.full(len(batch.ranked), NO_ID)
         own = OwnFiles()
@@ -106,22 +113,6 @@ def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> O
         rewritten.stays[gone], rewritten.ids[rows] = False, ids[places]
         own.rewritten.append(rewritten)
     return own
-
-
-def _lost(batch: MergedChanges, late: Bools) -> Bools:
-    """Returns which changes have an obsolete row: a later change of another task decides, or the table has a newer row."""
-    lost = batch.ranked.ops == UPSERT
-    lost[batch.latest.last[~late]] = False
-    return np.asarray(lost, np.bool_)
-
-
-def _buffered(batch: MergedChanges) -> Bools:
-    """Returns which changes have a buffered row, which is in no file yet."""
-    is_buffered = np.zeros(len(batch.ranked), np.bool_)
-    for buffered, begin in zip(batch.buffered, batch.begins, strict=False):
-        if buffered is not None:
-            is_buffered[np.asarray(buffered[KEY_PLACE]) + begin] = True
-    return is_buffered
 
 
 def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:

@@ -104,7 +104,10 @@ class LateRecords:
         if not self._late.is_dead_letter:
             return kept, {LATE: len(rows)}, {}
         times = _times_of(changes)
-        reason = "the time of the record is {}, and records are late after " + _text_of(self._late.after_us)
+        millis = self._late.after_us // 1000
+        units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+        after = next(f"{millis // size}{unit}" for unit, size in units if millis % size == 0)
+        reason = "the time of the record is {}, and records are late after " + after
         reason += ", or where main has their window" if self._late.is_final else ""
         return kept, {}, {row: _bad(topic, records, row, reason.format(_moment(times[row]))) for row in rows}
 
@@ -180,12 +183,6 @@ def _bad(topic: str, records: Records, row: int, reason: str) -> BadRecord:
 
 def _moment(micros: int) -> str:
     return str(pa.scalar(int(micros), pa.timestamp("us")).cast(pa.string()))
-
-
-def _text_of(after_us: int) -> str:
-    millis = after_us // 1000
-    units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
-    return next(f"{millis // size}{unit}" for unit, size in units if millis % size == 0)
 
 
 # In the driver

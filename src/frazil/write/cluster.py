@@ -154,22 +154,16 @@ def _united(tables: list[pa.Table]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _column(source: _Source, rows: pa.Table) -> pa.Array:
-    first, *inner = source.path
-    array = rows.column(first).chunk(0)
-    return pc.struct_field(array, inner) if inner else array
-
-
 def _values(source: _Source, rows: pa.Table) -> pa.Array:
     if source.transform == "void":
         return pa.nulls(rows.num_rows)
-    values = transformed(source.transform, _column(source, rows))
-    return _one_nan(values) if pa.types.is_floating(values.type) else values
-
-
-def _one_nan(values: pa.Array) -> pa.Array:
-    """Returns the values with one bit pattern for NaN; 0.0 and -0.0 stay distinct, as in Iceberg."""
-    return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+    first, *inner = source.path
+    array = rows.column(first).chunk(0)
+    values = transformed(source.transform, pc.struct_field(array, inner) if inner else array)
+    if pa.types.is_floating(values.type):
+        # One bit pattern for NaN; 0.0 and -0.0 stay distinct, as in Iceberg.
+        return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+    return values
 
 
 def _bits(values: pa.Array) -> pa.Array:

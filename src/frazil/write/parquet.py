@@ -61,24 +61,20 @@ def _shown(array: pa.Array) -> pa.Array:
         # The buffers below are used entirely: an array that is a slice must begin where they do.
         array = pa.concat_arrays([array])
     if pa.types.is_struct(kind):
-        return _shown_struct(array)
+        is_gone = np.asarray(array.is_null())
+        children = []
+        for n in range(kind.num_fields):
+            child = _shown(array.field(n))
+            if _is_required(kind.field(n)) and child.null_count and not (np.asarray(child.is_null()) & ~is_gone).any():
+                child = pa.Array.from_buffers(child.type, len(child), [None, *child.buffers()[1:]], 0, child.offset)
+            children.append(child)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
     if pa.types.is_map(kind):
         parts = [array.keys, _shown(array.items)]
         children = [pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])]
     else:
         children = [_shown(array.values)]
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=children)
-
-
-def _shown_struct(array: pa.StructArray) -> pa.StructArray:
-    kind, is_gone = array.type, np.asarray(array.is_null())
-    children = []
-    for n in range(kind.num_fields):
-        child = _shown(array.field(n))
-        if _is_required(kind.field(n)) and child.null_count and not (np.asarray(child.is_null()) & ~is_gone).any():
-            child = pa.Array.from_buffers(child.type, len(child), [None, *child.buffers()[1:]], 0, child.offset)
-        children.append(child)
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
 
 
 class OpenFile:

@@ -230,24 +230,19 @@ def _parquet_options(properties: dict[str, str], tables: list[pa.Table]) -> Parq
     zstd takes more time to begin a column than to compress a small one. Level 1 is Frazil's own default for its tables;
     in its place small files of partitions have snappy.
     """
-    usual = _usual_options(properties, max(tables, key=len))
-    if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):
-        return ParquetOptions(usual, usual)
-    return ParquetOptions(usual, {**usual, "compression": "snappy", "compression_level": None})
-
-
-def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]:
     codec = properties.get("write.parquet.compression-codec", "zstd").lower()
-    options: dict[str, Any] = {
+    usual: dict[str, Any] = {
         "compression": "none" if codec == "uncompressed" else codec,
-        "use_dictionary": _dictionary_columns(rows),
+        "use_dictionary": _dictionary_columns(max(tables, key=len)),
         "data_page_size": int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
     }
     level = properties.get("write.parquet.compression-level", "1" if codec == "zstd" else None)
     if codec in _LEVELLED and level not in (None, "", "null"):
         # Codecs take the nearest level that they have, except for gzip.
-        options["compression_level"] = min(max(int(level), 0), _GZIP_LEVELS) if codec == "gzip" else int(level)
-    return options
+        usual["compression_level"] = min(max(int(level), 0), _GZIP_LEVELS) if codec == "gzip" else int(level)
+    if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):
+        return ParquetOptions(usual, usual)
+    return ParquetOptions(usual, {**usual, "compression": "snappy", "compression_level": None})
 
 
 def _bloom_filters(target: TableTarget, rows: int) -> dict[str, Any]:

@@ -258,19 +258,16 @@ class Chunks:
         if isinstance(headers, _Refusal):
             return headers
         part = _Part(offset, headers, len(piece), hashlib.sha256(piece).digest())
-        self._look_back(partition, part)
+        # The outcome may depend on earlier records: more and more of them are read, until the value begins.
+        step = REPEATED_WITHIN
+        while partition.begin > (earliest := self._earliest(partition, part)):
+            self._take_earlier(partition, max(earliest, partition.begin - step))
+            step *= 2
         added = self._add(partition, part, piece)
         outcome = self._whole(partition, added, piece) if isinstance(added, _Value) else added
         if isinstance(outcome, _Refusal):
             outcome = outcome._replace(reason=f"part {headers.index} of {headers.count}: {outcome.reason}")
         return outcome
-
-    def _look_back(self, partition: _Partition, part: _Part) -> None:
-        """Reads the earlier records that the outcome of a part depends on, more and more of them until its value begins."""
-        step = REPEATED_WITHIN
-        while partition.begin > (earliest := self._earliest(partition, part)):
-            self._take_earlier(partition, max(earliest, partition.begin - step))
-            step *= 2
 
     def _earliest(self, partition: _Partition, part: _Part) -> int:
         """Returns from where on records must be known for the outcome of a part."""
@@ -340,7 +337,11 @@ class Chunks:
         if len(value.parts) == value.count:
             return value
         if piece is not None:
-            self._hold((partition.number, part.offset), piece)
+            # The oldest bytes are forgotten where they are too many.
+            self._pieces[(partition.number, part.offset)] = piece
+            self._held_bytes += len(piece)
+            while self._held_bytes > self._most_held_bytes:
+                self._drop(next(iter(self._pieces)))
         return PART
 
     def _refusal(self, value: _Value | None, part: _Part, earlier: _Part | None) -> _Refusal | None:
@@ -402,13 +403,6 @@ class Chunks:
         whole = b"".join((*held, last))
         is_whole = is_intact(whole, value.parts[-1].headers.checksum)
         return whole if is_whole else _Refusal(DAMAGED, "the whole value has another checksum")
-
-    def _hold(self, place: _Place, piece: bytes) -> None:
-        """Keeps the bytes of a part, and forgets the oldest ones where they are too many."""
-        self._pieces[place] = piece
-        self._held_bytes += len(piece)
-        while self._held_bytes > self._most_held_bytes:
-            self._drop(next(iter(self._pieces)))
 
     def _release(self, partition: _Partition, value: _Value) -> None:
         """Forgets the bytes of a value."""

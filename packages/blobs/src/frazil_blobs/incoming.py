@@ -99,7 +99,14 @@ def look(settings: BlobSettings, references: ReferenceSettings, io: StoreIO, tex
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         known = _known[id(io), uri] = now_s, _ask(io, uri)
-    return _judged(settings, text, known[1])
+    # The settings may not allow the object.
+    looked = known[1]
+    allowed = settings.types.get(text)
+    if not looked.reason and looked.size > settings.limit:
+        return Looked(f"the object is larger than `blobs.limit`, {settings.limit:,} bytes")
+    if not looked.reason and allowed and not is_allowed(looked.content_type, allowed):
+        return Looked(f"the bytes are {looked.content_type}, and `blobs.types` has {', '.join(allowed)}")
+    return looked
 
 
 def refuse_replaced(io: StoreIO, uri: str, looked: Looked) -> None:
@@ -123,16 +130,6 @@ def _ask(io: StoreIO, uri: str) -> Looked:
             raise
         return Looked("no object can be at the address")
     return Looked("", size=size, content_type=content_type_of(first), version=version)
-
-
-def _judged(settings: BlobSettings, text: str, looked: Looked) -> Looked:
-    """Returns the answer, refused where the settings do not allow the object."""
-    allowed = settings.types.get(text)
-    if not looked.reason and looked.size > settings.limit:
-        return Looked(f"the object is larger than `blobs.limit`, {settings.limit:,} bytes")
-    if not looked.reason and allowed and not is_allowed(looked.content_type, allowed):
-        return Looked(f"the bytes are {looked.content_type}, and `blobs.types` has {', '.join(allowed)}")
-    return looked
 
 
 def may_ask(uri: str, allow: Sequence[str]) -> bool:

@@ -67,7 +67,10 @@ def index(action: Action, current: Round) -> Rewritten:
             build_index(table, Path(folder), column=column, distance=embedding.distance, as_of=metadata.head)
             [made] = Path(folder).iterdir()
             address = f"{root}/{new_id()}/{made.name}"
-            _put(io, made, address)
+            for file in sorted(made.iterdir()):
+                with file.open("rb") as source, io.new_output(f"{address}/{file.name}").create() as target:
+                    while part := source.read(_PART_BYTES):
+                        target.write(part)
         maintenance.note(action.table, f"{INDEX_NOTE}{column}", address)
         _remove_others(io, root, column, {address, before})
     maintenance.note(action.table, SNAPSHOT_NOTE, str(metadata.head))
@@ -78,13 +81,6 @@ def index(action: Action, current: Round) -> Rewritten:
 def _has_column(table: Table, snapshot_id: int, column: str) -> bool:
     """Whether a snapshot has the column already: the first record with vectors may be yet to come."""
     return column in table.scan(snapshot_id=snapshot_id).projection().column_names
-
-
-def _put(io: StoreIO, folder: Path, address: str) -> None:
-    for file in sorted(folder.iterdir()):
-        with file.open("rb") as source, io.new_output(f"{address}/{file.name}").create() as target:
-            while part := source.read(_PART_BYTES):
-                target.write(part)
 
 
 def _remove_others(io: StoreIO, root: str, column: str, kept: set[str]) -> None:
@@ -115,7 +111,13 @@ def kept_indexes(table: Table, column: str) -> Path | None:
         return Path(address.key).parent
     folder = Path(tempfile.gettempdir()) / f"{_COPIES}{os.getuid()}-{hashlib.sha256(uri.encode()).hexdigest()[:16]}"
     if not folder.exists():
-        _remove_unused(folder.parent)
+        # Copies that no process has looked for in a day are removed; a process that has one open keeps what it has.
+        oldest_s = SystemClock().now_ms() / 1000 - _UNUSED_S
+        for copy in folder.parent.glob(f"{_COPIES}*"):
+            with suppress(OSError):
+                status = copy.lstat()
+                if status.st_uid == os.getuid() and status.st_mtime < oldest_s:
+                    shutil.rmtree(copy, ignore_errors=True)
         with suppress(FileNotFoundError):  # It was removed, as the table that is read is an old one.
             _fetch(
                 store_of(tuple(sorted((name, str(value)) for name, value in table.io.properties.items()))), uri, folder
@@ -124,16 +126,6 @@ def kept_indexes(table: Table, column: str) -> Path | None:
         return None
     os.utime(folder)
     return folder
-
-
-def _remove_unused(root: Path) -> None:
-    """Removes this user's copies that no process has looked for in a day; one that has them open keeps what it has."""
-    oldest_s = SystemClock().now_ms() / 1000 - _UNUSED_S
-    for folder in root.glob(f"{_COPIES}*"):
-        with suppress(OSError):
-            status = folder.lstat()
-            if status.st_uid == os.getuid() and status.st_mtime < oldest_s:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fetch(io: StoreIO, uri: str, folder: Path) -> None:

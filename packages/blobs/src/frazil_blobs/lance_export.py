@@ -31,7 +31,8 @@ def export_lance(dataset: BlobDataset, uri: str, *, storage_options: Mapping[str
     Raises: SpecError where pylance is not installed; as `read`.
     """
     lance = _lance()
-    table, schema, rows = dataset.table, _schema_of(dataset), _Rows(dataset)
+    fields = [_field_of(field, dataset.table, field.name) for field in dataset.rows.schema]
+    table, schema, rows = dataset.table, pa.schema(fields), _Rows(dataset)
     try:
         written = lance.write_dataset(
             pa.RecordBatchReader.from_batches(schema, rows.batches(schema)),
@@ -72,12 +73,6 @@ class _Rows:
         except FrazilError as error:
             self.error = error
             raise
-
-
-def _schema_of(dataset: BlobDataset) -> pa.Schema:
-    """Returns the columns of the Lance dataset."""
-    fields = [_field_of(field, dataset.table, field.name) for field in dataset.rows.schema]
-    return pa.schema(fields)
 
 
 def _field_of(field: pa.Field, table: Table, path: str) -> pa.Field:

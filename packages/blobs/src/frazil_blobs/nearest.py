@@ -68,12 +68,6 @@ class VectorIndex:
         (dimension,). is_wanted: returns which of some numbers of vectors may be answered, bool of the same shape; None for
         all.
         """
-        best = self._best(vector, k, is_wanted)
-        values = _unit(vector[np.newaxis], self.tuning.distance)[0]
-        return nearest_of(self._vectors[best].astype(np.float32), values, k, self.tuning.distance, best)
-
-    def _best(self, vector: Floats, k: int, is_wanted: Callable[[Ints], NDArray[np.bool_]] | None) -> Ints:
-        """Returns the numbers of the vectors that are worth comparing, ascending."""
         distance, compared = self.tuning.distance, max(self.tuning.compared, 4 * k)
         short = (_unit(vector[np.newaxis], distance) - (0 if distance == "dot" else self._mean)) @ self._axes
         wanted = np.append(short[0], np.float32(0 if distance == "dot" else 1))
@@ -93,7 +87,9 @@ class VectorIndex:
         every, score = np.concatenate(numbers), np.concatenate(scores)
         if every.size > compared:
             every = every[np.argpartition(score, every.size - compared)[-compared:]]
-        return np.sort(every)
+        best = np.sort(every)
+        values = _unit(vector[np.newaxis], self.tuning.distance)[0]
+        return nearest_of(self._vectors[best].astype(np.float32), values, k, self.tuning.distance, best)
 
 
 def build(folder: Path, blocks: Iterable[Floats], distance: Distance) -> Tuning:

@@ -174,7 +174,14 @@ class RowPacks:
             text = ".".join((name, *inner))
             placed = self._referring(unsliced(blobs), text) if text in self._settings.referring else unsliced(blobs)
             infos: dict[int, Info] = {}
-            placed = self._placed(placed, infos if text in self._settings.extract else None)
+            # No object has more than `above` bytes inline, and all have size, type and checksum.
+            members = members_of(placed)
+            is_new = np.asarray(members["inline"].is_valid()) & np.asarray(members["size"].is_null())
+            if is_new.any():
+                members = self._described(
+                    members, np.flatnonzero(is_new), infos if text in self._settings.extract else None
+                )
+            placed = blobs_of(members, placed.type)
             rows = rows.set_column(place, rows.schema.field(place), with_member(column, inner, placed))
             if infos:
                 rows = _with_infos(rows, self._settings.extract[text], infos)
@@ -208,16 +215,6 @@ class RowPacks:
             if references.copies:
                 refuse_replaced(self._io, uri, looked)
         return blobs_of({name: pa.array(values, BLOB.field(name).type) for name, values in columns.items()}, blobs.type)
-
-    def _placed(self, blobs: pa.StructArray, infos: dict[int, Info] | None) -> pa.Array:
-        """Returns structs of which none has more than `above` bytes inline, and all have size, type and checksum. infos:
-        gets, by row, what is extracted; None for nothing.
-        """
-        members = members_of(blobs)
-        is_new = np.asarray(members["inline"].is_valid()) & np.asarray(members["size"].is_null())
-        if is_new.any():
-            members = self._described(members, np.flatnonzero(is_new), infos)
-        return blobs_of(members, blobs.type)
 
     def _described(
         self, members: dict[str, pa.Array], rows: Ints, infos: dict[int, Info] | None

@@ -158,7 +158,13 @@ class Reader:
         spans = spans_of([(uris[row], int(offsets[row]), int(sizes[row]), row) for row in rows])
 
         def read_span(span: Span) -> None:
-            content = _read_range(self._io, span)
+            try:
+                content = self._io.read_range(span.uri, span.begin, span.end)
+            except OSError as error:
+                raise UnavailableError(f"an object cannot be read: {error}", where=span.uri) from None
+            if content.size != span.end - span.begin:
+                message = f"a pack ends before its objects do: bytes={content.size} wanted={span.end - span.begin}"
+                raise UnavailableError(message, where=span.uri)
             for row in span.rows:
                 place(row, content.slice(int(offsets[row]) - span.begin, int(sizes[row])))
 
@@ -186,17 +192,6 @@ def spans_of(places: Sequence[tuple[str, int, int, int]]) -> list[Span]:
         else:
             spans.append(Span(uri, begin, begin + size, [row]))
     return spans
-
-
-def _read_range(io: StoreIO, span: Span) -> pa.Buffer:
-    try:
-        content = io.read_range(span.uri, span.begin, span.end)
-    except OSError as error:
-        raise UnavailableError(f"an object cannot be read: {error}", where=span.uri) from None
-    if content.size != span.end - span.begin:
-        message = f"a pack ends before its objects do: bytes={content.size} wanted={span.end - span.begin}"
-        raise UnavailableError(message, where=span.uri)
-    return content
 
 
 def _read_file(io: StoreIO, uri: str) -> pa.Buffer:

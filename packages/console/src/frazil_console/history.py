@@ -196,7 +196,11 @@ class History:
             shown = (np.nan if number is None else number for number in (sample.lag_records, sample.freshness_s))
             self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)), sample.is_owned)
             if (now_s // FINE.step_s) % _PER_COARSE == _PER_COARSE - 1:
-                self._coarse.put(now_s, name, _summary(self._fine.last(name, _PER_COARSE, now_s)), sample.is_owned)
+                # One sample for several: the largest lag, the worst freshness and the average rate.
+                present = [row[~np.isnan(row)] for row in self._fine.last(name, _PER_COARSE, now_s)]
+                lag, fresh = (float(row.max()) if row.size else np.nan for row in present[:2])
+                rate = float(present[2].mean()) if present[2].size else np.nan
+                self._coarse.put(now_s, name, (lag, fresh, rate), sample.is_owned)
         self.sample_count += 1
 
     def _rate(self, name: str, sample: Sample, now_s: int) -> float:
@@ -238,7 +242,13 @@ class History:
                 for (packed,) in database.execute(_CHUNK, (step_s, begin_s, name)).fetchall():
                     stored = _unpacked(packed, recent.resolution)
                     np.copyto(samples, stored, where=~np.isnan(stored))
-                values = (step_s, begin_s, name, _packed(samples))
+                # Compressed bfloat16, the upper half of float32: a chart needs no more than two digits.
+                values = (
+                    step_s,
+                    begin_s,
+                    name,
+                    zlib.compress((samples.view(np.uint32) >> 16).astype(np.uint16).tobytes(), 1),
+                )
                 database.execute("insert or replace into chunks values (?, ?, ?, ?)", values)
             oldest_s = recent.resolution.begin_of(self._now_s() - recent.resolution.keep_s)
             database.execute("delete from chunks where step_s = ? and begin_s < ?", (step_s, oldest_s))
@@ -283,18 +293,6 @@ class History:
 
     def _now_s(self) -> int:
         return self._clock.now_ms() // 1000
-
-
-def _summary(samples: Samples) -> tuple[float, float, float]:
-    """Returns one sample for several: the largest lag, the worst freshness and the average rate."""
-    present = [row[~np.isnan(row)] for row in samples]
-    lag, fresh = (float(row.max()) if row.size else np.nan for row in present[:2])
-    return lag, fresh, float(present[2].mean()) if present[2].size else np.nan
-
-
-def _packed(samples: Samples) -> bytes:
-    """Returns a chunk as compressed bfloat16, the upper half of float32: a chart needs no more than two digits."""
-    return zlib.compress((samples.view(np.uint32) >> 16).astype(np.uint16).tobytes(), 1)
 
 
 def _unpacked(packed: bytes, resolution: Resolution) -> Samples:

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 HELP = "/help/"
@@ -54,22 +53,19 @@ def html_of(name: str) -> Markup:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(_text(name))
     for token in tokens:
-        _keep_own_links(token.children or [])
+        # Links to pages that the help has stay; others become emphasised text.
+        is_own = False
+        for child in token.children or []:
+            if child.type == "link_open":
+                match = _LINK.fullmatch(str(child.attrs["href"]).partition("#")[0])
+                is_own = match is not None and match[1] in titles()
+                child.attrs = {"href": HELP + match[1]} if match is not None else {}
+            if child.type in ("link_open", "link_close") and not is_own:
+                child.tag = "em"
     text = parser.renderer.render(tokens, parser.options, {})
     caption = f'<table><caption class="visually-hidden">{escape(titles()[name])}</caption>'
     text = text.replace("<table>", caption).replace("<th>", '<th scope="col">')
     return Markup(text)
-
-
-def _keep_own_links(tokens: list[Token]) -> None:
-    is_own = False
-    for token in tokens:
-        if token.type == "link_open":
-            match = _LINK.fullmatch(str(token.attrs["href"]).partition("#")[0])
-            is_own = match is not None and match[1] in titles()
-            token.attrs = {"href": HELP + match[1]} if match is not None else {}
-        if token.type in ("link_open", "link_close") and not is_own:
-            token.tag = "em"
 
 
 def _text(name: str) -> str:

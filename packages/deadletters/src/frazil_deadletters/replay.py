@@ -135,7 +135,28 @@ class Replayer:
         """
 
         def act(dead_letters: TableState) -> ReplayResult:
-            return self._replay(table, dead_letters, selection, is_of_waiting)
+            if table.state is None:
+                raise SpecError(
+                    "the table of the dead letters does not exist",
+                    remedy="start `frazil run`, which creates the table",
+                    where=table.name,
+                )
+            files = touched(self._catalog, dead_letters, selection.of, list(vars(selection)))
+            if not files:
+                return ReplayResult()
+            since = table.state.head_id
+            table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
+            if table.spec.has_query:
+                table.state = self._queries.load(table)
+            if table.spec.changes.mode == "upsert":
+                services = (self._catalog, self._queries, self._schemas, self._topic_readers)
+                return UpsertReplay(*services, table, selection, dead_letters, tuple(files), since, is_of_waiting).run()
+            written = self._write(table, dead_letters, files, selection)
+            if is_of_waiting and not written.has_effect:
+                self._catalog.delete_files(dead_letters.name, [file.path for file in written.dead_letters])
+            else:
+                self._commit(table, dead_letters, written)
+            return ReplayResult(written.replayed, written.selected - written.replayed)
 
         return self._tried(table, act) or ReplayResult()
 
@@ -161,32 +182,6 @@ class Replayer:
             with suppress(ConflictError):
                 return act(dead_letters)
         raise _in_the_way(table)
-
-    def _replay(
-        self, table: Table, dead_letters: TableState, selection: Selection, is_of_waiting: bool
-    ) -> ReplayResult:
-        if table.state is None:
-            raise SpecError(
-                "the table of the dead letters does not exist",
-                remedy="start `frazil run`, which creates the table",
-                where=table.name,
-            )
-        files = touched(self._catalog, dead_letters, selection.of, list(vars(selection)))
-        if not files:
-            return ReplayResult()
-        since = table.state.head_id
-        table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
-        if table.spec.has_query:
-            table.state = self._queries.load(table)
-        if table.spec.changes.mode == "upsert":
-            services = (self._catalog, self._queries, self._schemas, self._topic_readers)
-            return UpsertReplay(*services, table, selection, dead_letters, tuple(files), since, is_of_waiting).run()
-        written = self._write(table, dead_letters, files, selection)
-        if is_of_waiting and not written.has_effect:
-            self._catalog.delete_files(dead_letters.name, [file.path for file in written.dead_letters])
-        else:
-            self._commit(table, dead_letters, written)
-        return ReplayResult(written.replayed, written.selected - written.replayed)
 
     # ---- writing
 

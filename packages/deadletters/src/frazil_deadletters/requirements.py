@@ -118,18 +118,14 @@ def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, M
     """
     is_crash = pc.equal(dead_letters["error_class"], ErrorClass.CRASHES_DECODER)
     suspects = dead_letters.filter(pc.fill_null(is_crash, False))
-    crashing = _without_value(dead_letters)
-    for topic in pc.unique(suspects["topic"]).to_pylist():
-        crashing |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
-    return crashing
-
-
-def _without_value(dead_letters: pa.Table) -> dict[Place, Mismatch]:
-    """Returns the dead letters whose value was too large to be read, by place, with their reason."""
+    # A value that was too large to be read is not in its dead letter.
     is_large = pc.fill_null(pc.equal(dead_letters["error_class"], ErrorClass.TOO_LARGE), False)
     unread = dead_letters.filter(pc.and_(is_large, pc.is_null(dead_letters["value"])))
     mismatches = [Mismatch(0, "", ErrorClass.TOO_LARGE, reason) for reason in unread["message"].to_pylist()]
-    return dict(zip(places_of(unread), mismatches, strict=True))
+    crashing = dict(zip(places_of(unread), mismatches, strict=True))
+    for topic in pc.unique(suspects["topic"]).to_pylist():
+        crashing |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
+    return crashing
 
 
 def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table, list[Mismatch]]:

@@ -217,21 +217,18 @@ class Producers:
             elapsed_s += 0 if self._is_held() else now_s - before_s
             before_s = now_s
             for kind in KINDS:
-                self._catch_up(kind, elapsed_s)
+                sent = self.ledger[kind.topic]
+                goal = int(elapsed_s * self._course.records_per_s * kind.share)
+                if self._course.limits is not None:
+                    goal = min(goal, self._course.limits[kind.topic])
+                if not self._may_be_late.is_set():
+                    goal = min(goal, self._course.late_from[kind.topic])
+                for number in range(sent.records, goal):
+                    self._send(kind, number, sent)
             self._producer.poll(0)
             self._clock.sleep(_TICK_S)
         if self._producer.flush(_FLUSH_TIMEOUT_S):
             self.failure = self.failure or "the broker did not acknowledge all records in time"
-
-    def _catch_up(self, kind: Kind, elapsed_s: float) -> None:
-        sent = self.ledger[kind.topic]
-        goal = int(elapsed_s * self._course.records_per_s * kind.share)
-        if self._course.limits is not None:
-            goal = min(goal, self._course.limits[kind.topic])
-        if not self._may_be_late.is_set():
-            goal = min(goal, self._course.late_from[kind.topic])
-        for number in range(sent.records, goal):
-            self._send(kind, number, sent)
 
     def _send(self, kind: Kind, number: int, sent: Sent) -> None:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")

@@ -416,7 +416,13 @@ def summarise(
 
 def how_to_query(metadata: str) -> str:
     """Returns snippets for other engines that read the table from its metadata file."""
-    return _BODY.format(metadata=metadata.removeprefix("file:"), package=_coordinate())
+    # The package that Spark needs, in the version that Frazil uses.
+    root = ElementTree.fromstring((resources.files("frazil.runtime") / "ivy.xml").read_text())
+    dependencies = (dependency.attrib for dependency in root.iter("dependency"))
+    return _BODY.format(
+        metadata=metadata.removeprefix("file:"),
+        package=next(f"{d['org']}:{d['name']}:{d['rev']}" for d in dependencies if d["name"].startswith(_PACKAGE)),
+    )
 
 
 def _aligned(head: Sequence[str], rows: Iterable[tuple[str, *tuple[int, ...]]]) -> str:
@@ -428,10 +434,3 @@ def _aligned(head: Sequence[str], rows: Iterable[tuple[str, *tuple[int, ...]]]) 
         right = (number.rjust(width) for number, width in zip(numbers, others, strict=True))
         lines.append("  ".join(("", name.ljust(first), *right)))
     return "\n".join(lines)
-
-
-def _coordinate() -> str:
-    """Returns the package that Spark needs, in the version that Frazil uses."""
-    root = ElementTree.fromstring((resources.files("frazil.runtime") / "ivy.xml").read_text())
-    dependencies = (dependency.attrib for dependency in root.iter("dependency"))
-    return next(f"{d['org']}:{d['name']}:{d['rev']}" for d in dependencies if d["name"].startswith(_PACKAGE))

@@ -207,7 +207,9 @@ class Elected:
         while not self._is_closed:
             try:
                 is_leading = self._turn_as_leader()
-                if self._hangs_for_long():
+                # Counted in turns of this thread: after a freeze of the whole process the service continues as well.
+                self._hanging_turns = self._hanging_turns + 1 if self._hangs else 0
+                if self._hanging_turns > _HANGING_TURNS:
                     self._elector.close()  # It shows no life: whoever has no link with it follows it too.
                 elif self._clock.monotonic_s() >= ask_s:
                     ask_s = self._clock.monotonic_s() + self._elector.poll_s
@@ -226,26 +228,18 @@ class Elected:
         """Whether the service's thread has not turned for long. Before its first turn it is starting."""
         return self._turned_s is not None and self._clock.monotonic_s() - self._turned_s > _STALLED_S
 
-    def _hangs_for_long(self) -> bool:
-        """Whether this thread has turned meanwhile: after a freeze of the whole process the service continues as well."""
-        self._hanging_turns = self._hanging_turns + 1 if self._hangs else 0
-        return self._hanging_turns > _HANGING_TURNS
-
     def _turn_as_another(self) -> None:
         with self._lock:
             if self._leaving is not None and self._clock.monotonic_s() - self._leaving[1] > _EVEN_OUT_S:
                 self._leaving = self._leaving if self._is_ending else None
         cause = None if self._is_leading or self._is_ending else self._cause_to_claim()
         if cause is not None:
-            self._claim(cause)
-
-    def _claim(self, cause: str) -> None:
-        tables = tuple(self._tables[:_MOST_TABLES])
-        mine = Claim(self._me.name, self._host.address, new_id(), self._clock.now_ms(), cause, tables=tables)
-        self._host.serve(mine.key, self._beat_of_host, self._event.set)
-        if not self._elector.claim(mine, self._newest):
-            self._host.serve(None, self._beat_of_host, self._event.set)
-        self._see(self._elector.newest())
+            tables = tuple(self._tables[:_MOST_TABLES])
+            mine = Claim(self._me.name, self._host.address, new_id(), self._clock.now_ms(), cause, tables=tables)
+            self._host.serve(mine.key, self._beat_of_host, self._event.set)
+            if not self._elector.claim(mine, self._newest):
+                self._host.serve(None, self._beat_of_host, self._event.set)
+            self._see(self._elector.newest())
 
     def _see(self, newest: Claim | None) -> None:
         if newest == self._newest:

@@ -122,7 +122,13 @@ class KafkaElector:
     def _open(self) -> None:
         with self._failures():
             self._admin = self._admin or self._new_admin()
-            self._check_topic(self._admin)
+            topic = self._admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
+            if topic.error is None:
+                self._refuse_partitions(len(topic.partitions))
+            elif topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise denied(self._topic)
+            else:
+                self._create_topic(self._admin)
             # Joined before anything is claimed: a leader is looked for among the members.
             self._membership = self._membership or self._join()
             reader = Consumer(
@@ -165,15 +171,6 @@ class KafkaElector:
         """Returns a client whose questions do not make a broker create the topic, with as many partitions as it likes."""
         return AdminClient({**self._properties, "allow.auto.create.topics": False})
 
-    def _check_topic(self, admin: AdminClient) -> None:
-        topic = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
-        if topic.error is None:
-            self._refuse_partitions(len(topic.partitions))
-        elif topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise denied(self._topic)
-        else:
-            self._create_topic(admin)
-
     def _refuse_partitions(self, count: int) -> None:
         if count != 1:
             remedy = f"delete it while no process runs, and create it with one partition: {_creating(self._topic)}"
@@ -186,7 +183,9 @@ class KafkaElector:
             admin.create_topics([new], validate_only=is_trial)[self._topic].result(_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() in _DENIED:
-                raise _missing(self._topic) from None
+                remedy = f"create it: {_creating(self._topic)}, or write `ha: {{elect: none}}`"
+                message = "the control topic does not exist, and this client may not create it"
+                raise SpecError(message, remedy=remedy, where=f"topic {self._topic}") from None
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
@@ -326,12 +325,6 @@ class KafkaElector:
 
 def _creating(topic: str) -> str:
     return f"`kafka-topics --create --topic {topic} --partitions 1 --config cleanup.policy=compact`"
-
-
-def _missing(topic: str) -> SpecError:
-    remedy = f"create it: {_creating(topic)}, or write `ha: {{elect: none}}`"
-    message = "the control topic does not exist, and this client may not create it"
-    return SpecError(message, remedy=remedy, where=f"topic {topic}")
 
 
 def denied(topic: str) -> SpecError:

@@ -16,7 +16,12 @@ def divide(
     members: those that can own, at least one. owners: those of before; a table stays with its owner unless the owner is
     gone or has much more to do than others.
     """
-    weights = _weights(sorted(tables), loads)
+    # A table without records costs something too: a tenth of the mean, so that idle tables are spread as well.
+    names = sorted(tables)
+    known_loads = {table: max(0.0, loads[table]) for table in names if table in loads}
+    mean = sum(known_loads.values()) / max(1, len(known_loads))
+    least = max(mean / 10, 0.1)
+    weights = {table: least + known_loads.get(table, mean) for table in names}
     assigned = {table: owners[table] for table in weights if owners.get(table) in members}
     total = dict.fromkeys(sorted(members), 0.0)
     for table, owner in assigned.items():
@@ -26,14 +31,6 @@ def divide(
         total[assigned[table]] += weights[table]
     _even_out(assigned, weights, total)
     return assigned
-
-
-def _weights(tables: Collection[str], loads: Mapping[str, float]) -> dict[str, float]:
-    """A table without records costs something too: a tenth of the mean, so that idle tables are spread as well."""
-    known_loads = {table: max(0.0, loads[table]) for table in tables if table in loads}
-    mean = sum(known_loads.values()) / max(1, len(known_loads))
-    least = max(mean / 10, 0.1)
-    return {table: least + known_loads.get(table, mean) for table in tables}
 
 
 def _even_out(owners: dict[str, str], weights: Mapping[str, float], total: dict[str, float]) -> None:

@@ -257,7 +257,10 @@ def _handler(endpoint: Endpoint, pipeline: RunningPipeline, operations: Operatio
     def handle(request: Request) -> Response:
         if endpoint.is_private:
             require_operate(request)
-        _refuse_body(request)
+        # The `dry_run` of a body would not be read.
+        if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+            remedy = "write the parameters behind the path, such as `?dry_run=true`, and send no body"
+            raise Refused(400, "UnexpectedBody", "the request has a body", remedy)
         parameters = read_parameters(request, endpoint.parameters)
         if request.method == "POST":
             chosen = parameters.model_dump(exclude_defaults=True)
@@ -270,13 +273,6 @@ def _handler(endpoint: Endpoint, pipeline: RunningPipeline, operations: Operatio
         return JSONResponse(pipeline.redact(answer))
 
     return handle
-
-
-def _refuse_body(request: Request) -> None:
-    """Raises: Refused for a body, whose `dry_run` would not be read."""
-    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
-        remedy = "write the parameters behind the path, such as `?dry_run=true`, and send no body"
-        raise Refused(400, "UnexpectedBody", "the request has a body", remedy)
 
 
 def read_parameters(request: Request, kind: type[_Kind]) -> _Kind:

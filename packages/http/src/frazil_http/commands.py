@@ -62,7 +62,14 @@ def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: 
     when the pipeline file is wrong.
     """
     answer = _call(read_spec(output, file), "POST", table, "reset", dry_run=json.dumps(not yes))
-    output.result(answer, "\n".join(_lines(table, answer)))
+    done = not answer["dry_run"]
+    again, unread = plural(answer["read_again"], "offset"), plural(answer["left_unread"], "offset")
+    effect = "its records become rows a second time" if answer["mode"] == "append" else "its records replace their rows"
+    lines = [f"{table} {'begins' if done else 'would begin'} again at `start`: {again} to be read again; {effect}"]
+    if answer["left_unread"]:
+        lines.append(f"{unread} that {'were' if done else 'are'} not read yet {'are' if done else 'would be'} left out")
+    lines.append(f"run `frazil resume {table}` next" if done else "nothing was changed; add --yes to do it")
+    output.result(answer, "\n".join(lines))
     return 0 if yes else NOT_DONE
 
 
@@ -75,16 +82,6 @@ def stand_down(output: Output, file: SpecFile = DEFAULT_FILE) -> None:
     """
     answer = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
     output.result(answer, f"{answer['leadership']['name']} has released its tables")
-
-
-def _lines(table: str, answer: dict[str, Any]) -> list[str]:
-    done = not answer["dry_run"]
-    again, unread = plural(answer["read_again"], "offset"), plural(answer["left_unread"], "offset")
-    effect = "its records become rows a second time" if answer["mode"] == "append" else "its records replace their rows"
-    lines = [f"{table} {'begins' if done else 'would begin'} again at `start`: {again} to be read again; {effect}"]
-    if answer["left_unread"]:
-        lines.append(f"{unread} that {'were' if done else 'are'} not read yet {'are' if done else 'would be'} left out")
-    return [*lines, f"run `frazil resume {table}` next" if done else "nothing was changed; add --yes to do it"]
 
 
 def _call(spec: PipelineSpec, method: str, table: str, command: str, **parameters: str) -> dict[str, Any]:
@@ -138,7 +135,12 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
         connection.close()
     parsed = _parsed(text, spec)
     if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise _error(answer.status, parsed)
+        # The pipeline has refused the request, or the service does not answer it.
+        is_refused = answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        kind: type[FrazilError] = ConflictError if is_refused else UnavailableError
+        raise kind(
+            parsed.get("message", "the request failed"), remedy=parsed.get("remedy", ""), where=parsed.get("where", "")
+        )
     return parsed
 
 
@@ -164,12 +166,3 @@ def _connect(spec: HttpSpec) -> http.client.HTTPConnection:
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return http.client.HTTPSConnection(host, spec.listen.port, timeout=_TIMEOUT_S, context=context)
-
-
-def _error(status: int, answer: dict[str, Any]) -> FrazilError:
-    """Returns the error of an answer: a refusal of the pipeline, or a service that does not answer it."""
-    is_refused = status < HTTPStatus.INTERNAL_SERVER_ERROR
-    kind: type[FrazilError] = ConflictError if is_refused else UnavailableError
-    return kind(
-        answer.get("message", "the request failed"), remedy=answer.get("remedy", ""), where=answer.get("where", "")
-    )

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frazil.ops.audit import Actor
@@ -93,18 +92,17 @@ class Guard:
             self._check(scope)
             await self._app(scope, receive, send_with_headers)
         except Refused as refused:
-            response = self._refusal(Request(scope), refused)
+            # A browser without a token is asked for it.
+            request = Request(scope)
+            if self._pages and refused.problem.status == 401 and wants_page(request):
+                response = self._pages[0].login(request)
+            else:
+                response = answer(refused.problem, self._redact, refused.headers)
             await response(scope, receive, send_with_headers)
         except Exception as error:
             log.error("http_request_failed", path=scope["path"], exc_info=error)
             if not is_answered:
                 raise
-
-    def _refusal(self, request: Request, refused: Refused) -> Response:
-        """Returns the answer to a refused request; a browser without a token is asked for it."""
-        if self._pages and refused.problem.status == 401 and wants_page(request):
-            return self._pages[0].login(request)
-        return answer(refused.problem, self._redact, refused.headers)
 
     def _check(self, scope: Scope) -> None:
         request = Request(scope)

@@ -96,18 +96,15 @@ class Documents:
         while waiting:
             node = waiting.pop()
             if isinstance(node.schema, dict):
-                self._note(node)
+                if node.resource is node.schema and node.base:
+                    self._by_uri.setdefault(node.base, node)
+                for keyword in ("$anchor", "$id"):
+                    anchor = node.schema.get(keyword)
+                    if isinstance(anchor, str) and (keyword == "$anchor" or anchor.startswith("#")):
+                        self._anchors.setdefault((id(node.resource), anchor.removeprefix("#")), node)
                 waiting += [node.enter(part) for name, part in node.schema.items() if name not in _VALUES]
             elif isinstance(node.schema, list):
                 waiting += [node.enter(part) for part in node.schema]
-
-    def _note(self, node: Node) -> None:
-        if node.resource is node.schema and node.base:
-            self._by_uri.setdefault(node.base, node)
-        for keyword in ("$anchor", "$id"):
-            anchor = node.schema.get(keyword)
-            if isinstance(anchor, str) and (keyword == "$anchor" or anchor.startswith("#")):
-                self._anchors.setdefault((id(node.resource), anchor.removeprefix("#")), node)
 
 
 def _parse(text: str, what: str) -> Any:

@@ -138,7 +138,12 @@ class _Reading:
     def _own(self, node: Node, depth: int) -> Kind:
         declared = node.schema.get("type")
         if declared is None:
-            declared = _implied(node.schema)
+            # Some keywords apply to only one type.
+            others = node.schema.get("additionalProperties")
+            if "properties" in node.schema or isinstance(others, dict) or "patternProperties" in node.schema:
+                declared = "object"
+            elif "items" in node.schema or "prefixItems" in node.schema:
+                declared = "array"
         if isinstance(declared, str):
             return self._typed(node, declared, depth)
         if isinstance(declared, list) and all(isinstance(name, str) for name in declared):
@@ -201,13 +206,6 @@ def _parts(node: Node, keyword: str) -> list[Node]:
     if not isinstance(parts, list):
         raise UnusableSchema(f"it has `{keyword}` that is not a list")
     return [node.enter(part) for part in parts]
-
-
-def _implied(schema: Mapping[str, Any]) -> str | None:
-    """Returns the type implied by keywords that apply to only one type."""
-    if "properties" in schema or isinstance(schema.get("additionalProperties"), dict) or "patternProperties" in schema:
-        return "object"
-    return "array" if "items" in schema or "prefixItems" in schema else None
 
 
 def _number(schema: Mapping[str, Any], name: str) -> Kind:

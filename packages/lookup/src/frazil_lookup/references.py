@@ -83,7 +83,15 @@ class References:
     def find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
         """See Lookups."""
         try:
-            return self._find(table, lookup, states)
+            where = f"table {table.name}, lookup {lookup.name}"
+            with _failing_as_unavailable(lookup, where):
+                source = self._open(table, lookup, states, where)
+                on, take = [column for _, column in lookup.on], list(lookup.take)
+                for name in (*on, *take):
+                    _check_column(source, lookup, name, where)
+                name = as_json([source.identity, on, take])
+                reference = find_reference(key_of(name, source.version))
+                return reference or note(_read(source, lookup, name, where))
         except UnavailableError:
             self._reached.clear()  # Keys may have been replaced.
             raise
@@ -101,17 +109,6 @@ class References:
     def joined(self, query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
         """See Lookups."""
         return joined(query, lookups, has_where)
-
-    def _find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
-        where = f"table {table.name}, lookup {lookup.name}"
-        with _failing_as_unavailable(lookup, where):
-            source = self._open(table, lookup, states, where)
-            on, take = [column for _, column in lookup.on], list(lookup.take)
-            for name in (*on, *take):
-                _check_column(source, lookup, name, where)
-            name = as_json([source.identity, on, take])
-            reference = find_reference(key_of(name, source.version))
-            return reference or note(_read(source, lookup, name, where))
 
     def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:

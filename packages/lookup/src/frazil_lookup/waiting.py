@@ -67,25 +67,20 @@ class _Wait:
     table: Table
 
 
-def _waits_of(spec: TableSpec) -> list[_Wait]:
-    """Returns the waits of a table, the longest first: a record that misses rows of several lookups waits for all of them
-    from the time when it was read.
-    """
-    waits = []
-    lengths = {lookup.name: int((lookup.wait_s or 0.0) * 1e6) for lookup in spec.query.waits}
-    for length_us in sorted(set(lengths.values()), reverse=True):
-        names = tuple(name for name, us in lengths.items() if us <= length_us)
-        waits.append(_Wait(length_us, names, Table(without_waits(spec, names))))
-    return waits
-
-
 class WaitingTable:
     """The records of one table that wait, and their replays. services: as of `Replayer`."""
 
     def __init__(self, spec: TableSpec, catalog: Catalog, replayer: Replayer, clock: Clock) -> None:
         self.spec, self._table = spec, Table(spec)
         self._catalog, self._replayer, self._clock = catalog, replayer, clock
-        self._waits = _waits_of(spec)
+        # The longest first: a record that misses rows of several lookups waits for all of them from the time when it
+        # was read.
+        waits = []
+        lengths = {lookup.name: int((lookup.wait_s or 0.0) * 1e6) for lookup in spec.query.waits}
+        for length_us in sorted(set(lengths.values()), reverse=True):
+            names = tuple(name for name, us in lengths.items() if us <= length_us)
+            waits.append(_Wait(length_us, names, Table(without_waits(spec, names))))
+        self._waits = waits
         self._references, self._held = References(catalog), HeldRecords(catalog)
         #: The versions of the reference tables for which all records of these files still wait.
         self._tried: tuple[Mapping[str, Any], frozenset[str]] = {}, frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -34,10 +34,11 @@ _DROPPED = object()
 def protect_metadata(protection: Protection, target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
     """Returns the changes with rescued values, keys and headers protected, and without any part of a record in reasons."""
     names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
+    # A path is kept up to the first name that only the record has.
     mismatches = [
         replace(
             mismatch,
-            path=".".join(_known_part(mismatch.path, names)),
+            path=".".join(takewhile(names.__contains__, mismatch.path.split("."))),
             reason=mismatch.reason if mismatch.kind in _QUOTES_NOTHING else HIDDEN,
         )
         for mismatch in changes.decoded.mismatches
@@ -76,11 +77,6 @@ def _protected_metadata(protection: Protection, field: str, values: pa.Array) ->
 def _known_names(target: TableTarget) -> frozenset[str]:
     """Returns the names of all fields that the records are known to have."""
     return frozenset(part for path in target.schema.column_names for part in path.split("."))
-
-
-def _known_part(path: str, names: frozenset[str]) -> Iterable[str]:
-    """Returns the beginning of a path that has no name which only the record has."""
-    return takewhile(names.__contains__, path.split("."))
 
 
 class _Digits(str):

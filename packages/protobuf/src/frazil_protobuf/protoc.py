@@ -125,11 +125,9 @@ def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | No
     if -done.returncode in _ENDED_BY_OTHERS:
         raise UnavailableError(f"protoc was ended by signal {-done.returncode}", where="protoc")
     if done.returncode or not target.exists():
-        raise UnusableSchema(_complaint(done, sources))
-
-
-def _complaint(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """Returns protoc's message, without warnings and without its directory."""
-    words = done.stderr.decode("utf-8", "replace").replace(f"{sources}/", "").replace(str(sources), "")
-    lines = [line.strip() for line in words.splitlines() if line.strip() and "warning:" not in line]
-    return f"protoc refuses it: {'; '.join(lines)[:_MAX_MESSAGE] or f'it ended with code {done.returncode}'}"
+        # The message is without warnings and without protoc's directory.
+        words = done.stderr.decode("utf-8", "replace").replace(f"{sources}/", "").replace(str(sources), "")
+        lines = [line.strip() for line in words.splitlines() if line.strip() and "warning:" not in line]
+        raise UnusableSchema(
+            f"protoc refuses it: {'; '.join(lines)[:_MAX_MESSAGE] or f'it ended with code {done.returncode}'}"
+        )

@@ -149,7 +149,14 @@ def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
         raise UnusableSchema(f"these are no Protobuf descriptors: {error}") from None
     except KeyError:
         raise UnusableSchema(f"the schema has no message {name!r}") from None
-    _check_well_known(pool)
+    # A message read as a time or as JSON must be the one that Protobuf defines by that name.
+    for well_known, ours in _WELL_KNOWN.items():
+        try:
+            theirs = pool.FindMessageTypeByName(well_known)
+        except KeyError:
+            continue
+        if _signature(theirs) != _signature(ours):
+            raise UnusableSchema(f"the schema has a message {well_known} that is not Protobuf's own")
     return descriptor
 
 
@@ -170,19 +177,14 @@ def load_rewriter(descriptors: bytes, name: str) -> Any:
                     each.ClearField("type_name")
                     each.ClearField("default_value")
             if file.syntax == "editions":
-                _keep_lengths(message)
+                # Entries of maps, and messages in them, are length-prefixed also in a file where messages are delimited
+                # by default.
+                entries = {part.name for part in message.nested_type if part.options.map_entry}
+                for part in message.field:
+                    if message.options.map_entry or part.type_name.rpartition(".")[2] in entries:
+                        part.options.features.message_encoding = descriptor_pb2.FeatureSet.LENGTH_PREFIXED
             message.options.ClearField("map_entry")
     return _pool(files).FindMessageTypeByName(name)
-
-
-def _keep_lengths(message: Any) -> None:
-    """Makes entries of maps and messages in them length-prefixed, also in a file where messages are delimited by
-    default.
-    """
-    entries = {each.name for each in message.nested_type if each.options.map_entry}
-    for each in message.field:
-        if message.options.map_entry or each.type_name.rpartition(".")[2] in entries:
-            each.options.features.message_encoding = descriptor_pb2.FeatureSet.LENGTH_PREFIXED
 
 
 def _pool(files: Any) -> Any:
@@ -223,17 +225,6 @@ def _name_at(files: Any, path: tuple[int, ...]) -> str:
     if not path:
         raise UnusableSchema("an index path has at least one index")
     return ".".join(parts)
-
-
-def _check_well_known(pool: Any) -> None:
-    """Raises UnusableSchema where a message read as a time or as JSON is not the one that Protobuf defines by that name."""
-    for name, ours in _WELL_KNOWN.items():
-        try:
-            theirs = pool.FindMessageTypeByName(name)
-        except KeyError:
-            continue
-        if _signature(theirs) != _signature(ours):
-            raise UnusableSchema(f"the schema has a message {name} that is not Protobuf's own")
 
 
 def _signature(descriptor: Any) -> list[tuple[str, int, int, bool]]:

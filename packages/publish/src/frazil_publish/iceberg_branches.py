@@ -118,7 +118,10 @@ class IcebergBranches:
         where they have some. Returns None where they have none.
         """
         bases = [java.operations().current() for java in loaded]
-        have_landed = [self._has_landed(base, move) for base, move in zip(bases, moves, strict=True)]
+        have_landed = [
+            bool(base.properties().get(key(self._catalog.pipeline, MOVE_ID)) == move.id)
+            for base, move in zip(bases, moves, strict=True)
+        ]
         if not any(have_landed):
             return None
         return [
@@ -137,9 +140,6 @@ class IcebergBranches:
         except java_errors() as error:
             raise unavailable("the branch cannot be moved", failure or error, move.table) from None
         return java
-
-    def _has_landed(self, base: Any, move: BranchMove) -> bool:
-        return bool(base.properties().get(key(self._catalog.pipeline, MOVE_ID)) == move.id)
 
     def _staged(self, java: Any, move: BranchMove) -> tuple[Any, Any]:
         """Returns the metadata of the Java table before and after the change.

@@ -114,7 +114,9 @@ def size_of(load: Load, prices: Prices) -> Size:
         cores += load.records_per_s * _CHANGE_CPU_S
     cores *= 1 + _MAINTENANCE_SHARE
     given = max(1, math.ceil(cores / _MOST_LOAD))
-    memory_mb = _memory_mb(load, given)
+    more_cores = max(0, given - _MEASURED_CORES) * _CORE_MB
+    upsert = _UPSERT_MB + load.rows * _ROW_BYTES // 1_000_000 if load.mode == "upsert" else 0
+    memory_mb = _BASE_MB + _MAINTENANCE_MB + more_cores + upsert
     commits = round(commits_per_s * _DAY_S)
     puts = round(commits * (PUTS_PER_COMMIT + PUTS_PER_COMMIT / _FILES_PER_COMPACTION))
     gets = round(commits * (GETS_PER_COMMIT + 1))  # Compaction reads each file again.
@@ -144,9 +146,3 @@ def record_cpu_s(load: Load) -> float:
     if load.bytes_per_record <= measured_bytes:
         return measured_s * load.bytes_per_record / measured_bytes
     return measured_s + (load.bytes_per_record - measured_bytes) * _BYTE_CPU_S
-
-
-def _memory_mb(load: Load, cores: int) -> int:
-    more_cores = max(0, cores - _MEASURED_CORES) * _CORE_MB
-    upsert = _UPSERT_MB + load.rows * _ROW_BYTES // 1_000_000 if load.mode == "upsert" else 0
-    return _BASE_MB + _MAINTENANCE_MB + more_cores + upsert

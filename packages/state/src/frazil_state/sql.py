@@ -154,20 +154,17 @@ class _Reader:
                 remedy = "name the columns behind GROUP BY"
                 raise SpecError("the query has GROUP BY ALL", remedy=remedy)
             if len(entry.tokens) == 1 and entry.tokens[0].kind == "number":
-                self._group_by_place(items, entry)
+                place = int(entry.tokens[0].text) if entry.tokens[0].text.isdigit() else 0
+                if not 1 <= place <= len(items):
+                    raise SpecError(
+                        f"the query groups by {place}, and selects {len(items)} columns",
+                        remedy="name the column behind GROUP BY",
+                    )
+                self.groups.append(_without_alias(items[place - 1]))
             elif entry.function in ("window", _SESSION):
                 self._read_window(entry)
             else:
                 self._group_by(items, entry)
-
-    def _group_by_place(self, items: Sequence[_Item], entry: _Item) -> None:
-        place = int(entry.tokens[0].text) if entry.tokens[0].text.isdigit() else 0
-        if not 1 <= place <= len(items):
-            raise SpecError(
-                f"the query groups by {place}, and selects {len(items)} columns",
-                remedy="name the column behind GROUP BY",
-            )
-        self.groups.append(_without_alias(items[place - 1]))
 
     def _group_by(self, items: Sequence[_Item], entry: _Item) -> None:
         if any(item.plain == entry.plain for item in items):

@@ -101,20 +101,17 @@ class LineageOutlet:
         failure: Exception | None = None
         for run in self._runs.values():
             try:
-                self._send_due(run, is_last)
+                while (state := self._due(run, is_last)) is not None:
+                    self._transport.emit(self._event(run, state))
+                    self.sent += 1
+                    run.state, run.sent_at_s, run.is_changed = state, self._clock.monotonic_s(), False
+                    run.shown, run.rows, run.files, run.file_bytes = self._shown(run), 0, 0, 0
             except (NoConnection, Timeout):
                 raise  # The other tables would wait as long.
             except Exception as error:  # noqa: BLE001  (an event that is refused holds up no other table's)
                 failure = error
         if failure is not None:
             raise failure
-
-    def _send_due(self, run: _TableRun, is_last: bool) -> None:
-        while (state := self._due(run, is_last)) is not None:
-            self._transport.emit(self._event(run, state))
-            self.sent += 1
-            run.state, run.sent_at_s, run.is_changed = state, self._clock.monotonic_s(), False
-            run.shown, run.rows, run.files, run.file_bytes = self._shown(run), 0, 0, 0
 
     def interrupt(self) -> None:
         """See the protocol: a request has a time-out of its own."""

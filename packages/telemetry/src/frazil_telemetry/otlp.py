@@ -51,34 +51,28 @@ class OtlpOutlet:
         """See the protocol."""
         failure: OSError | None = None
         try:
-            self._send_metrics(is_last)
+            if self._metric_exporter is not None and (is_last or self._clock.monotonic_s() >= self._metrics_due_s):
+                self._metrics_due_s = self._clock.monotonic_s() + self._every_s
+                with suppress(UnavailableError):  # Nothing is known before the first turn.
+                    times = Times(self._began_ms * 1_000_000, self._clock.now_ms() * 1_000_000)
+                    metrics = otel_metrics(self._pipeline, self._resource, times)
+                    self._count(self._metric_exporter.export(metrics) is MetricExportResult.SUCCESS)
         except OSError as error:  # Many services take one of the two.
             failure = error
         if self._span_exporter is not None:
             for start in range(0, len(batches), _MOST_BATCHES):
-                self._send_spans(self._span_exporter, batches[start : start + _MOST_BATCHES], len(batches) - start)
+                spans = self._spans.of(batches[start : start + _MOST_BATCHES])
+                is_sent = not spans or self._span_exporter.export(spans) is SpanExportResult.SUCCESS
+                self.dropped += 0 if is_sent else len(batches) - start
+                self._count(is_sent)
         if failure is not None:
             raise failure
-
-    def _send_metrics(self, is_last: bool) -> None:
-        if self._metric_exporter is not None and (is_last or self._clock.monotonic_s() >= self._metrics_due_s):
-            self._metrics_due_s = self._clock.monotonic_s() + self._every_s
-            with suppress(UnavailableError):  # Nothing is known before the first turn.
-                times = Times(self._began_ms * 1_000_000, self._clock.now_ms() * 1_000_000)
-                metrics = otel_metrics(self._pipeline, self._resource, times)
-                self._count(self._metric_exporter.export(metrics) is MetricExportResult.SUCCESS)
 
     def interrupt(self) -> None:
         """See the protocol."""
         for exporter in (self._span_exporter, self._metric_exporter):
             if exporter is not None:
                 exporter.shutdown()
-
-    def _send_spans(self, exporter: OTLPSpanExporter, batches: Sequence[EndedBatch], left: int) -> None:
-        spans = self._spans.of(batches)
-        is_sent = not spans or exporter.export(spans) is SpanExportResult.SUCCESS
-        self.dropped += 0 if is_sent else left
-        self._count(is_sent)
 
     def _count(self, is_sent: bool) -> None:
         if not is_sent:

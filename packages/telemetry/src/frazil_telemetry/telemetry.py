@@ -186,39 +186,32 @@ class Sender:
         is_last = False
         while not is_last:
             is_last = self._is_ended.wait(self._every_s)
-            batches = self._waiting()
+            batches = list[EndedBatch]()
+            while len(batches) < MOST_WAITING:
+                try:
+                    batches.append(self._queue.get_nowait())
+                except Empty:
+                    break
             sent = self.sent
             try:
                 self._outlet = self._outlet or self._open_outlet()
                 self._outlet.send(batches, is_last)
             except Exception as error:  # noqa: BLE001  (whatever is wrong with telemetry, the pipeline runs)
-                self._note_failure(error)
+                self.failed += 1
+                if not self._is_failing:
+                    remedy = "check that the service runs at its address; the pipeline is not affected"
+                    log.warning(
+                        "telemetry_failed",
+                        destination=self.name,
+                        reason=_CREDENTIALS.sub("", str(error)),
+                        remedy=remedy,
+                    )
+                self._is_failing = True
             else:
                 if self.sent > sent:
-                    self._note_success()
-
-    def _waiting(self) -> list[EndedBatch]:
-        batches = list[EndedBatch]()
-        while len(batches) < MOST_WAITING:
-            try:
-                batches.append(self._queue.get_nowait())
-            except Empty:
-                break
-        return batches
-
-    def _note_failure(self, error: Exception) -> None:
-        self.failed += 1
-        if not self._is_failing:
-            remedy = "check that the service runs at its address; the pipeline is not affected"
-            log.warning(
-                "telemetry_failed", destination=self.name, reason=_CREDENTIALS.sub("", str(error)), remedy=remedy
-            )
-        self._is_failing = True
-
-    def _note_success(self) -> None:
-        if self._is_failing:
-            log.info("telemetry_sent_again", destination=self.name, dropped_batches=self.dropped)
-        self._is_failing = False
+                    if self._is_failing:
+                        log.info("telemetry_sent_again", destination=self.name, dropped_batches=self.dropped)
+                    self._is_failing = False
 
 
 class Telemetry(Observer):

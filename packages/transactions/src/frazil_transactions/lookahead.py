@@ -140,7 +140,11 @@ class Boundaries:
             if followed.left(goals):
                 most *= 2
             else:
-                goals = _grown(followed, goals, ends)
+                # Twice as far, at most to the ends.
+                goals = {
+                    p: min(ends[p], goal + max(_LEAST_GROWTH, goal - followed.logs[p].start))
+                    for p, goal in goals.items()
+                }
 
     def _read_before(self, table: Table, followed: _Followed, partitions: Sequence[Partition]) -> None:
         """Reads the records before a position that no batch has ended at: a transaction may continue across it."""
@@ -186,7 +190,10 @@ class Boundaries:
         assert self._reader is not None
         if followed.ends is None:
             followed.ends = TransactionEnds(
-                topic, self._source, self._reader, lambda records: self._events(table, followed, records)
+                topic,
+                self._source,
+                self._reader,
+                lambda records: events_of(table, records, followed.of_ends, self._schemas, min(table.offsets.topics)),
             )
         unknown = unknown_of(followed.logs.values(), followed.ends.counts)
         if unknown:
@@ -200,9 +207,6 @@ class Boundaries:
         assert table.spec.changes.atomic is not None
         has_events = table.spec.changes.atomic.transaction_topic is not None
         return marks_of(table, records, followed.schemas, self._schemas, has_events=has_events, is_strict=is_strict)
-
-    def _events(self, table: Table, followed: _Followed, records: Sequence[ReadRecord]) -> list[Event]:
-        return events_of(table, records, followed.of_ends, self._schemas, min(table.offsets.topics))
 
 
 def marks_of(
@@ -253,11 +257,6 @@ def too_large(table: Table) -> TableStopped:
         "write `atomic: batch` until the table has passed the transaction",
         table.name,
     )
-
-
-def _grown(followed: _Followed, goals: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Returns goals that are twice as far, at most the ends."""
-    return {p: min(ends[p], goal + max(_LEAST_GROWTH, goal - followed.logs[p].start)) for p, goal in goals.items()}
 
 
 def _sorted(schemas: Mapping[str, WriterSchema]) -> tuple[tuple[str, WriterSchema], ...]:

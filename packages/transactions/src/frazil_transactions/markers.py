@@ -90,7 +90,12 @@ class TransactionEnds:
                 self._take(event)
             self._next |= reached
             behind = [self._read_to_ms.get(p, 0) for p, end in ends.items() if self._next[p] < end]
-            self._count_up_to(min(behind, default=None))
+            # Every partition is read up to this time: each BEGIN of the transactions that ended before has been read.
+            at_ms = min(behind, default=None)
+            while self._ended and (at_ms is None or self._ended[0][0] < at_ms):
+                _, name, count = heapq.heappop(self._ended)
+                if self._begun.get(name, 1) == 1:
+                    self.counts[name] = max(count, self.counts.get(name, 0))
 
     def forget(self, transactions: set[str]) -> None:
         """Forgets transactions that are committed to the table."""
@@ -108,15 +113,6 @@ class TransactionEnds:
             heapq.heappush(self._ended, (event.at_ms, name, event.count))
         elif self._begun.get(name) == 1:
             del self._begun[name]
-
-    def _count_up_to(self, at_ms: int | None) -> None:
-        """Counts the ended transactions whose END was written before `at_ms`, or all where it is None. Every partition
-        is read up to that time, so that each BEGIN of these transactions has been read.
-        """
-        while self._ended and (at_ms is None or self._ended[0][0] < at_ms):
-            _, name, count = heapq.heappop(self._ended)
-            if self._begun.get(name, 1) == 1:
-                self.counts[name] = max(count, self.counts.get(name, 0))
 
     def _begin(self, since_ms: int) -> dict[Partition, int]:
         """Returns the ends of the topic, and sets the offset at which each partition is read on."""

@@ -160,7 +160,11 @@ class _Prefixes:
             self._kept[partition] = self._before_repeats(partition, count)
         while waiting:
             transaction = waiting.popleft()
-            inside = self._inside(transaction)
+            kept = (
+                (partition, [number for number in numbers if number < self._kept[partition]])
+                for partition, numbers in self._known[transaction].runs.items()
+            )
+            inside = {partition: numbers for partition, numbers in kept if numbers}
             if inside and not self._is_whole(transaction, inside):
                 for partition, numbers in inside.items():
                     waiting.extend(self._cut(partition, numbers[0]))
@@ -170,13 +174,6 @@ class _Prefixes:
         log, count = self._logs[partition], self._kept[partition]
         offset = log.runs[count].start if count < len(log.runs) else log.end
         return End(max(log.start, min(offset, self._bounds[partition])), self._highest[partition][count])
-
-    def _inside(self, transaction: str) -> dict[Partition, list[int]]:
-        kept = (
-            (partition, [number for number in numbers if number < self._kept[partition]])
-            for partition, numbers in self._known[transaction].runs.items()
-        )
-        return {partition: numbers for partition, numbers in kept if numbers}
 
     def _is_whole(self, transaction: str, inside: Mapping[Partition, list[int]]) -> bool:
         runs = {partition: [self._logs[partition].runs[n] for n in numbers] for partition, numbers in inside.items()}
@@ -201,7 +198,9 @@ class _Prefixes:
         if any(run.is_renumbered for run in runs):
             return 0
         behind = [self._behind[transaction]] if transaction in self._behind else []
-        return _distinct([*behind, *(run.orders for run in runs)])
+        # One run has each number once, and another run may repeat it.
+        orders = [*behind, *(run.orders for run in runs)]
+        return len(orders[0]) if len(orders) == 1 else np.unique(np.concatenate(orders)).size
 
     def _cut(self, partition: Partition, count: int) -> list[str]:
         """Reduces a partition to at most `count` runs; returns the transactions that have lost runs."""
@@ -228,11 +227,6 @@ def _highest(log: Log) -> list[str]:
     for run in log.runs:
         places.append(max(places[-1], run.place))
     return places
-
-
-def _distinct(orders: Sequence[array[int]]) -> int:
-    """Returns the number of distinct numbers: one run has each number once, and another run may repeat it."""
-    return len(orders[0]) if len(orders) == 1 else np.unique(np.concatenate(orders)).size
 
 
 def _by_transaction(logs: Mapping[Partition, Log]) -> dict[str, _Known]:

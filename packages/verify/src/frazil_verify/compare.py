@@ -13,7 +13,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -165,12 +164,24 @@ def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int,
 def _add_wanted(rows: _Rows, target: TableTarget, ranges: Sequence[OffsetRange], read: Read) -> TaskReport:
     """Counts the rows that the records make down; returns the report of a task that reads them."""
     with temporary_folder(PREFIX) as folder:
-        local = _in_folder(target, folder)
+        # The table in the folder, whose bad records are left out.
+        local_files = TableFiles(
+            location=folder.as_uri(),
+            properties=tuple(pair for pair in target.files.properties if pair[0].startswith("schema.name-mapping")),
+            target_file_size_bytes=target.files.target_file_size_bytes,
+            partition_spec=target.files.partition_spec if partition_floors(target) else "",
+        )
+        local = replace(target, files=local_files, dead_letters=None, reading=replace(target.reading, on_bad="skip"))
         job = Job(dict.fromkeys({offset_range.topic for offset_range in ranges}, local))
         with quoting_no_record(job):
             reports = read_all(job, each_in_time(_batches(ranges, read)))
         report = merge_reports(local.name, reports)
-        _check(report)
+        # Rows may depend on more than the records.
+        asked, why = report.schema, dependence(report.changes)
+        if asked.missing or asked.requested_fields or asked.made_optional or asked.key_columns:
+            raise NotComparable("the columns or the schemas are others than those of the commit")
+        if why:
+            raise NotComparable(why)
         files = [FileRows(_live(file)) for file in report.written.data]
         for batch in read_rows(local, files, Place(), None):
             rows.add(batch.batch, -1)
@@ -200,26 +211,6 @@ def _add_upserts(rows: _Rows, target: TableTarget, files: Iterable[FileRows], re
         else:
             rows.add(batch.batch, 1)
     return stray
-
-
-def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
-    """Returns the table as one in a folder, whose bad records are left out."""
-    files = TableFiles(
-        location=folder.as_uri(),
-        properties=tuple(pair for pair in target.files.properties if pair[0].startswith("schema.name-mapping")),
-        target_file_size_bytes=target.files.target_file_size_bytes,
-        partition_spec=target.files.partition_spec if partition_floors(target) else "",
-    )
-    return replace(target, files=files, dead_letters=None, reading=replace(target.reading, on_bad="skip"))
-
-
-def _check(report: TaskReport) -> None:
-    """Raises: NotComparable for records whose rows depend on more than the records."""
-    asked, why = report.schema, dependence(report.changes)
-    if asked.missing or asked.requested_fields or asked.made_optional or asked.key_columns:
-        raise NotComparable("the columns or the schemas are others than those of the commit")
-    if why:
-        raise NotComparable(why)
 
 
 def _live(file: DataFile) -> LiveFile:

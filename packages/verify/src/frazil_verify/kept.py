@@ -54,7 +54,9 @@ class Kept:
                 shutil.rmtree(path)
             elif path.name != _LOCK:
                 path.unlink()
-        self._write(_DOCUMENT, json.dumps(document).encode())
+        place = self.folder / f"{_DOCUMENT}.new"
+        place.write_bytes(json.dumps(document).encode())
+        place.replace(self.folder / _DOCUMENT)
 
     def part(self, name: str) -> tuple[pa.Table, dict[str, Any]] | None:
         """Returns a part and the facts on it; None where it was not kept."""
@@ -87,17 +89,16 @@ class Kept:
     def _path_of(self, name: str) -> Path:
         return self.folder / f"{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.arrow"
 
-    def _write(self, name: str, content: Any) -> None:
-        place = self.folder / f"{name}.new"
-        place.write_bytes(content)
-        place.replace(self.folder / name)
-
 
 def open_kept(what: Mapping[str, Any]) -> Kept | None:
     """Returns the folder of a comparison; None where none can be had, or another process uses it. what: decides whether two
     comparisons are the same.
     """
-    _remove_old()
+    oldest_s = SystemClock().now_ms() / 1000 - _OLDEST_S
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if old.stat().st_mtime < oldest_s and old.stat().st_uid == os.getuid():
+                shutil.rmtree(old, ignore_errors=True)
     text = _ADDRESS.sub("", json.dumps(_ordered(what), sort_keys=True, default=repr))
     folder = Path(tempfile.gettempdir(), f"{_PREFIX}{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:24]}")
     try:
@@ -125,11 +126,3 @@ def _ordered(value: Any) -> Any:
     if isinstance(value, Set):
         return sorted((_ordered(part) for part in value), key=repr)
     return [_ordered(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _remove_old() -> None:
-    oldest_s = SystemClock().now_ms() / 1000 - _OLDEST_S
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if folder.stat().st_mtime < oldest_s and folder.stat().st_uid == os.getuid():
-                shutil.rmtree(folder, ignore_errors=True)

@@ -82,7 +82,11 @@ def _check_progress(seen: _Pass, snapshot: Snapshot, progress: Progress) -> None
     before = seen.before
     if progress.batch.balance is None:
         if key(seen.pipeline, REPAIR_ID) in snapshot.summary:
-            _note_repair(seen, snapshot)
+            added, removed = snapshot.number("added-records"), snapshot.number("added-position-deletes")
+            seen.findings.note(
+                f"the repair in snapshot {snapshot.snapshot_id} added {added} rows and removed {removed}"
+            )
+            seen.deletes += removed
         elif before is not None and progress.commit_id != before.commit_id:
             _check_empty(seen, snapshot, before, progress)
         return
@@ -219,12 +223,6 @@ def _note_other(seen: _Pass, snapshot: Snapshot) -> None:
         text = f"another writer ({snapshot.operation}) added {added} rows and removed {removed + deletes}"
         _add_finding(seen, snapshot, Kind.OTHER_WRITER, text, added + removed + deletes)
         seen.deletes += deletes
-
-
-def _note_repair(seen: _Pass, snapshot: Snapshot) -> None:
-    added, removed = snapshot.number("added-records"), snapshot.number("added-position-deletes")
-    seen.findings.note(f"the repair in snapshot {snapshot.snapshot_id} added {added} rows and removed {removed}")
-    seen.deletes += removed
 
 
 def _note_rewrite(seen: _Pass, snapshot: Snapshot, fewer: int) -> None:

@@ -138,7 +138,8 @@ def _by_places(opened: Opened, table: Table, state: TableState) -> JudgedTable:
     if placed is None:
         return _by_digests(opened, table, state)
     if opened.options.is_bounded:
-        placed, ledger = _inside(placed, ranges), None
+        kept = are_inside(ranges, placed.partitions, placed.numbers, placed.offsets)
+        placed, ledger = PlacedRows(placed.numbers[kept], placed.offsets[kept], placed.partitions), None
     changes = table.spec.changes
     is_inexact = changes.looks_up_rows or changes.changelog or table.spec.has_query
     dead = _dead_offsets(opened, table)
@@ -213,12 +214,6 @@ def _places_of(
         places.number_of(known[code >> 32], int(np.uint32(code & 0xFFFFFFFF).view(np.int32))) for code in distinct
     ]
     return np.array(numbers, np.int64)[inverse], offsets
-
-
-def _inside(placed: PlacedRows, ranges: Sequence[Range]) -> PlacedRows:
-    """Returns the rows of some ranges."""
-    kept = are_inside(ranges, placed.partitions, placed.numbers, placed.offsets)
-    return PlacedRows(placed.numbers[kept], placed.offsets[kept], placed.partitions)
 
 
 def _dead_offsets(opened: Opened, table: Table) -> dict[tuple[str, int], Ints]:

@@ -54,18 +54,15 @@ class Registered(Mapping[int, Any]):
 
 def _prepared(schema: RegisteredSchema) -> Any:
     if schema.kind == "protobuf":
-        return messages_of(schema.text, schema.references, _known_protos())
+        # Files that schemas may import besides Protobuf's own.
+        place = find_spec("frazil_protobuf")
+        protos = "" if place is None or place.origin is None else str(Path(place.origin).parent / "protos")
+        return messages_of(schema.text, schema.references, protos)
     if schema.kind == "avro":
         text = avro.text_of(schema.text, schema.references)
         avro.parsed(text)
         return text
     return schema.text
-
-
-def _known_protos() -> str:
-    """Returns the folder with files that schemas may import besides Protobuf's own; empty without one."""
-    place = find_spec("frazil_protobuf")
-    return "" if place is None or place.origin is None else str(Path(place.origin).parent / "protos")
 
 
 def schemas_of(spec: PipelineSpec, table: Table, is_foreign: bool) -> tuple[Mapping[int, Any], Mapping[int, Any]]:

@@ -111,7 +111,9 @@ def find_windows(
     for snapshot in snapshots:
         progress = from_summary(pipeline, snapshot.summary)
         if progress is None:
-            if _is_of_others(snapshot) and before is not None:
+            # Another writer's: neither maintenance nor replayed dead letters.
+            is_of_pipeline = any(name.startswith(_OWN) for name in snapshot.summary)
+            if snapshot.operation != "replace" and not is_of_pipeline and before is not None:
                 others.append(snapshot.snapshot_id)
             continue
         ranges = None if before is None else _ranges(before, progress.offsets, starts_at_zero)
@@ -141,11 +143,6 @@ def choose(
             chosen.append(window)
             span += window.span
     return tuple(chosen)
-
-
-def _is_of_others(snapshot: Snapshot) -> bool:
-    """Whether a snapshot may have changed rows, and no pipeline has made it: not maintenance, not replayed dead letters."""
-    return snapshot.operation != "replace" and not any(name.startswith(_OWN) for name in snapshot.summary)
 
 
 def _ranges(before: Offsets, after: Offsets, starts_at_zero: bool) -> tuple[OffsetRange, ...] | None:

@@ -21,7 +21,6 @@ from frazil.process.kernels.values import (
     CAST_INVALID_INPUT,
     NUMERIC_OUT_OF_SUPPORTED_RANGE,
     NUMERIC_VALUE_OUT_OF_RANGE,
-    Bools,
     Result,
     by_value,
     failing,
@@ -119,16 +118,12 @@ def _find_odd(base: int, offsets: I32, has_value: U8, odd: U8) -> None:
             odd[row] = 1
 
 
-def _odd_texts(texts: pa.StringArray) -> Bools:
-    odd = np.zeros(len(texts), np.uint8)
-    base, offsets = _address(texts)
-    _find_odd(base, offsets, np.asarray(texts.is_valid()).astype(np.uint8), odd)
-    return np.asarray(odd != 0)
-
-
 def read_doubles(texts: pa.StringArray) -> Result:
     """Returns the doubles nearest to the numbers in texts."""
-    odd = _odd_texts(texts)
+    flags = np.zeros(len(texts), np.uint8)
+    base, offsets = _address(texts)
+    _find_odd(base, offsets, np.asarray(texts.is_valid()).astype(np.uint8), flags)
+    odd = np.asarray(flags != 0)
     plain = pc.if_else(pa.array(~odd), texts, pa.scalar(None, pa.string())) if odd.any() else texts
     fast = plain.cast(pa.float64())
     if not odd.any():

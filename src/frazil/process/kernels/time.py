@@ -43,11 +43,6 @@ def _first_of(months: Days) -> Days:
     return months.astype("M8[M]").astype("M8[D]").astype(np.int64)
 
 
-def _weekday(days: Days) -> Days:
-    """Returns the days since Monday; 1970-01-01 was a Thursday."""
-    return (days + 3) % 7
-
-
 _FIELDS: dict[str, Callable[[Days], Days]] = {
     "Year": lambda days: _months(days) // 12 + 1970,
     "Month": lambda days: _months(days) % 12 + 1,
@@ -80,7 +75,8 @@ def _truncate_day(call: Call, value: pa.Array, unit: pa.Scalar) -> pa.Array:
 
 def _truncated_days(word: str, days: Days) -> Days | None:
     if word == "week":
-        return days - _weekday(days)
+        # 1970-01-01 was a Thursday.
+        return days - ((days + 3) % 7)
     if word not in _MONTHS:
         return None
     return _first_of(_months(days) // _MONTHS[word] * _MONTHS[word])

@@ -154,7 +154,9 @@ def find_key_updates(
     old_codes = dict(zip(updated, old.tolist(), strict=True))
     deletes: dict[Any, int] = {}
     at_position: dict[str, dict[int, int]] = {}
-    are_near = np.isin(keys, old) | _have_position_of(positions, updated)
+    # Usually few of the batch's deletes have the position of an update.
+    of_moved = positions.take(pa.array(updated, pa.int64())).drop_null()
+    are_near = np.isin(keys, old) | np.asarray(pc.is_in(positions, value_set=of_moved), np.bool_)
     for place in np.flatnonzero(((ranked.ops == DELETE) | marks) & are_near).tolist():
         key, position = int(keys[place]), positions[place].as_py()
         deletes[key, record_of(ranked, place)] = place
@@ -181,12 +183,6 @@ def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], updated: Ints) -> tuple
     at, count = pa.array(updated), len(ranked)
     codes = key_codes([pa.concat_arrays([own, old.take(at)]) for own, old in zip(ranked.keys, old_keys, strict=True)])
     return codes[:count], codes[count:]
-
-
-def _have_position_of(positions: pa.Array, updated: Sequence[int]) -> Bools:
-    """Returns which changes have the position of one of the updates: usually few of the batch's deletes."""
-    of_moved = positions.take(pa.array(updated, pa.int64())).drop_null()
-    return np.asarray(pc.is_in(positions, value_set=of_moved), np.bool_)
 
 
 def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:

@@ -133,7 +133,9 @@ def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) ->
 
 
 def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[DeleteFile]:
-    offsets = _offsets([vector.blob for vector in vectors])
+    # The first blob begins behind the 4 bytes that mark the file.
+    ends = np.cumsum([len(vector.blob) for vector in vectors])
+    offsets = [4, *(4 + int(end) for end in ends[:-1])]
     footer = json.dumps(
         {
             "blobs": [
@@ -208,11 +210,6 @@ def _described(file: LiveFile, path: str, kind: str, count: int, more: Mapping[s
     return DeleteFile(path, kind, file.path, count, json.dumps(content))
 
 
-def _offsets(blobs: list[bytes]) -> list[int]:
-    ends = np.cumsum([len(blob) for blob in blobs])
-    return [4, *(4 + int(end) for end in ends[:-1])]
-
-
 def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
     """Returns the positions of the data file `path` that deletion vectors and position deletes have deleted.
 
@@ -223,7 +220,11 @@ def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) 
         if delete.kind == "vector":
             positions |= _read_vector(target, delete)
         elif delete.kind == "positions":
-            positions |= _read_positions(target, path, delete)
+            # A dictionary of paths: deletes of many files may name each a million times.
+            with opened(target, delete, read_dictionary=["file_path"]) as parquet:
+                rows = parquet.read(columns=["file_path", "pos"], use_threads=False)
+            mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
+            positions |= bits_of(np.asarray(mine))
     return positions
 
 
@@ -238,14 +239,6 @@ def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
         blob = stream.read(described["content-size-in-bytes"])
     _vectors.put(name, (pa.array([blob], pa.binary()),))
     return load_vector(blob)
-
-
-def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
-    # A dictionary of paths: deletes of many files may name each a million times.
-    with opened(target, delete, read_dictionary=["file_path"]) as parquet:
-        rows = parquet.read(columns=["file_path", "pos"], use_threads=False)
-    mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
-    return bits_of(np.asarray(mine))
 
 
 def are_deleted(target: TableTarget, file: LiveFile, rows: Ints) -> Bools:
@@ -270,7 +263,8 @@ def live_rows(target: TableTarget, file: LiveFile) -> Ints:
 
 
 def _are_named(target: TableTarget, file: LiveFile, rows: Ints, delete: DeleteFile) -> Bools:
-    deletes, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
+    deletes, places = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows)
+    by_id = dict(_columns(target.schema.as_struct()))
     pairs = []
     for number in json.loads(delete.content)["equality-ids"]:
         if number in by_id:
@@ -288,23 +282,14 @@ def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: i
     """
     named, own = (reserved_column(target, source_file, field_id) for source_file in (deletes, file))
     if named is None or own is None:  # It was inside a struct, or had a name in files without field ids, or a default.
-        raise _unreadable(target)
+        raise UnavailableError(
+            "equality deletes of another writer have columns that the table no longer has",
+            remedy="wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently",
+            where=target.name,
+        )
     schemas = [pa.schema([pa.field("c", column.type)]) for column in (named, own)]
     kind = pa.unify_schemas(schemas, promote_options="permissive").field("c").type
     return named.cast(kind), own.cast(kind)
-
-
-def _unreadable(target: TableTarget) -> UnavailableError:
-    return UnavailableError(
-        "equality deletes of another writer have columns that the table no longer has",
-        remedy="wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently",
-        where=target.name,
-    )
-
-
-def _paths(target: TableTarget) -> Mapping[int, Path]:
-    """Returns the paths of the table's columns by field id."""
-    return dict(_columns(target.schema.as_struct()))
 
 
 def _columns(struct: StructType, above: Path = ()) -> Iterator[tuple[int, Path]]:

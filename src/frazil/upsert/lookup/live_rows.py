@@ -401,7 +401,9 @@ def field_index(target: TableTarget, fields: Sequence[pa.Field], name: str, fiel
     ids = [field_id_of(field) for field in fields]
     if any(number >= 0 for number in ids):
         return ids.index(field_id) if field_id in ids else None
-    names = _names_without_ids(target, field_id, name)
+    # Files without field ids have names: by the table's name mapping, else the column's current name.
+    mapping = dict(target.files.properties).get(_MAPPING)
+    names = (name,) if mapping is None else _mapped(mapping).get(field_id, ())
     return next((place for place, field in enumerate(fields) if field.name in names), None)
 
 
@@ -429,12 +431,6 @@ def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Arra
     if place is None:
         return _repeated(field.initial_default, len(array), arrow_type(field.field_type))
     return to_table_type(target, array.field(place), field.field_type)
-
-
-def _names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:
-    """Returns the names of the column in files without field ids: by the table's name mapping, else its current name."""
-    mapping = dict(target.files.properties).get(_MAPPING)
-    return (name,) if mapping is None else _mapped(mapping).get(field_id, ())
 
 
 @lru_cache(maxsize=64)

@@ -23,7 +23,6 @@ from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.names import all_members
 from frazil.decode.json.records import open_any
-from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.messages import message_schemas
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
@@ -243,23 +242,19 @@ def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
         prefix = "" if target.envelope is None else target.envelope.key_prefix
         return _of_texts(bare_keys(target.envelope, records["key"]), prefix)
     if changes.key.format in ("avro", "json_schema", "protobuf"):
-        return _of_schemas(changes.key, records)
+        codes, missing = np.full(len(records["key"]), -1), set()
+        number_by_names: dict[tuple[str, ...], int] = {}
+        for schema_id, rows in _groups(changes.key, records):
+            schema = changes.key.schema(schema_id)
+            if schema is None:
+                missing.add(KEY_SCHEMA + schema_id)
+                continue
+            for message, mine in _messages(changes.key, schema, records["key"], rows):
+                names = _fields_of(changes.key, schema, message)
+                if names:
+                    codes[mine] = number_by_names.setdefault(names, len(number_by_names))
+        return KeyFields(codes, np.asarray(records["key"].is_null()), list(number_by_names), frozenset(missing))
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
-
-
-def _of_schemas(reading: Reading, records: Records) -> KeyFields:
-    codes, missing = np.full(len(records["key"]), -1), set()
-    number_by_names: dict[tuple[str, ...], int] = {}
-    for schema_id, rows in _groups(reading, records):
-        schema = reading.schema(schema_id)
-        if schema is None:
-            missing.add(KEY_SCHEMA + schema_id)
-            continue
-        for message, mine in _messages(reading, schema, records["key"], rows):
-            names = _fields_of(reading, schema, message)
-            if names:
-                codes[mine] = number_by_names.setdefault(names, len(number_by_names))
-    return KeyFields(codes, np.asarray(records["key"].is_null()), list(number_by_names), frozenset(missing))
 
 
 def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[np.int32]]]:
@@ -309,7 +304,10 @@ def _of_texts(keys: pa.BinaryArray, prefix: str, has_canonical_keys: bool = Fals
     has_fields = (objects.kind == OBJECT) | (
         (roots.kind == ARRAY) & bool(prefix)
     )  # A list that is not of the envelope.
-    _mark(texts, objects, error, prefix, marks)
+    present, members = all_members(texts, objects, [], error)
+    for name, column in zip(present, members.columns, strict=True):
+        if name.startswith(prefix):
+            marks.setdefault(name.removeprefix(prefix), []).append(objects.owner[column.kind != ABSENT])
     if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), prefix, True)
     codes, names = _sets_of(marks, len(keys))
@@ -334,14 +332,6 @@ def _sets_of(marks: Mapping[str, Sequence[Ints]], count: int) -> tuple[Ints, lis
         tuple(every[n] for n in np.frombuffer(encoded_set, np.int32)) for encoded_set in encoded.dictionary.to_pylist()
     ]
     return np.asarray(encoded.indices).astype(np.int64), names
-
-
-def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, marks: dict[str, list[Ints]]) -> None:
-    """Adds the records with each name with this prefix that the objects of a key contain."""
-    names, members = all_members(texts, objects, [], error)
-    for name, column in zip(names, members.columns, strict=True):
-        if name.startswith(prefix):
-            marks.setdefault(name.removeprefix(prefix), []).append(objects.owner[column.kind != ABSENT])
 
 
 def bare_keys(envelope: Envelope | None, keys: pa.Array) -> pa.Array:

@@ -206,7 +206,10 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     facts = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
-            facts[fact] = _moments(messages.batch, messages.members[name].masked(is_change), name)
+            slices = messages.members[name].masked(is_change)
+            moments = from_numbers(read_number(messages.batch, slices, name), "ms")
+            messages.batch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+            facts[fact] = moments.micros.cast(pa.timestamp("us", tz="UTC"))
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
             texts = messages.members[name].masked(is_change).only(STRING, ESCAPED)
@@ -214,12 +217,6 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     if "primary_key" in requested:
         facts["primary_key"] = _primary_keys(messages.batch.texts, messages.members["pkNames"].masked(is_change))
     return facts
-
-
-def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
-    moments = from_numbers(read_number(batch, slices, name), "ms")
-    batch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
-    return moments.micros.cast(pa.timestamp("us", tz="UTC"))
 
 
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:

@@ -44,7 +44,11 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
     """
     try:
         text = file.read_text(encoding="utf-8-sig")  # Editors of Windows write a mark at the beginning.
-        _refuse_fractions(text)
+        # `int` would make a whole number of one that is none.
+        for name, values in json.loads(text).items():
+            for number, offset in values.items():
+                if isinstance(offset, bool) or not re.fullmatch(r"\d+", str(offset)):
+                    raise ValueError(f"`{offset}` is not an offset: topic {name}, partition {number}")
         offsets = by_partition(load_offsets(text))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise TableStopped(f"the offsets cannot be read: {error}", _FILE_REMEDY, str(file)) from None
@@ -53,14 +57,6 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
         topic, partition = missing[0]
         raise TableStopped("a partition has no offset", _FILE_REMEDY, f"topic {topic}, partition {partition}")
     return SourceOffsets(offsets, f"file {file}")
-
-
-def _refuse_fractions(text: str) -> None:
-    """Raises ValueError for the JSON of offsets in which a value is not a whole number, which `int` would make one."""
-    for topic, offsets in json.loads(text).items():
-        for partition, offset in offsets.items():
-            if isinstance(offset, bool) or not re.fullmatch(r"\d+", str(offset)):
-                raise ValueError(f"`{offset}` is not an offset: topic {topic}, partition {partition}")
 
 
 def read_group(services: Services, name: str, partitions: Iterable[Partition]) -> SourceOffsets:

@@ -115,7 +115,8 @@ def read_pipeline(text: str) -> Pipeline:
         except IncompleteFlow as flow:
             pipeline.incomplete.append(flow)
         except (IndexError, ValueError, StopIteration):
-            pipeline.unknown.append(_beginning(words))
+            # Without its literals, which may be secrets.
+            pipeline.unknown.append(" ".join("'…'" if word.startswith(("'", '"')) else word for word in words[:5]))
     return pipeline
 
 
@@ -232,8 +233,3 @@ def sources_in(words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
             name, end = name_at(words, place)
             if name.upper() not in common:
                 yield first, group(words, end)[1] if words[end : end + 1] == ["("] else end, name
-
-
-def _beginning(words: Sequence[str]) -> str:
-    """Returns what names a statement in the report, without its literals, which may be secrets."""
-    return " ".join("'…'" if word.startswith(("'", '"')) else word for word in words[:5])

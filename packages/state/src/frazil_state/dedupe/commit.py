@@ -133,17 +133,13 @@ def commit_deduplicated(
         return attempt
 
     progress, _, files = commit_attempts(catalog, state, commit, attempt_at)
-    _keep_hashes(target, dedupe, batch)
-    batch.hashes.end()
-    return progress, dropped, files
-
-
-def _keep_hashes(target: TableTarget, dedupe: Dedupe, batch: _Batch) -> None:
-    """Keeps the hashes of the batch's files for the next batch, of tasks with one file that was not read."""
+    # The next batch finds the hashes of this one's files: of tasks with one file that was not read.
     for number, task in enumerate(batch.tasks):
         if len(task.files) == 1 and task.ids.hashes is not None:
             rows = batch.of_task(number)
             keep_hashes(target, task.files[0].path, batch.values[rows][~batch.are_sent[rows]], dedupe.paths)
+    batch.hashes.end()
+    return progress, dropped, files
 
 
 def without_duplicates(report: TaskReport, dropped: Duplicates) -> TaskReport:
@@ -232,7 +228,12 @@ def _resolve(
     is_dropped = np.zeros(batch.values.size, np.bool_)
     are_duplicates = _find(target, dedupe, batch, suspects, having)
     is_dropped[suspects.rows[are_duplicates]] = True
-    deletes = _own_rows(suspects, are_duplicates)
+    # The batch's own files with the positions of these suspects, ascending.
+    deletes = []
+    for number, own_file in enumerate(suspects.read):
+        positions = np.sort(suspects.positions[are_duplicates & (suspects.files == number)])
+        if positions.size:
+            deletes.append((own_file, positions))
     complete = [file for file, rows in deletes if rows.size == file.record_count]
     parts = {file: bits_of(rows) for file, rows in deletes if rows.size < file.record_count}
     attempt.unused = [file.path for file in complete]
@@ -382,16 +383,6 @@ def _stored(
         return list(live_hits(target, file, positions[is_id], keys[is_id]))
 
     return Found([hit for hits in in_threads(search, files) for hit in hits])
-
-
-def _own_rows(suspects: _Suspects, is_wanted: Bools) -> list[tuple[LiveFile, Ints]]:
-    """Returns the batch's own files with the positions of these suspects, ascending."""
-    own = []
-    for number, file in enumerate(suspects.read):
-        positions = np.sort(suspects.positions[is_wanted & (suspects.files == number)])
-        if positions.size:
-            own.append((file, positions))
-    return own
 
 
 def _write_sent(target: TableTarget, batch: _Batch, is_kept: Bools) -> list[DataFile]:

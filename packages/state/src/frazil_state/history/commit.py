@@ -261,7 +261,15 @@ def _rows_of(target: TableTarget, stored: _Stored, events: Events, versions: Ver
     columns = _values_of(target, names, stored, events, values)
     is_reset = versions.are_reset[places]
     if order_by in columns and is_reset.any():
-        columns[order_by] = _reset(columns[order_by], versions.lasts[places], is_reset)
+        # Where a row has another time than its last record, its ordering column has the record's.
+        column = columns[order_by]
+        moments = _times(versions.lasts[places])
+        if pa.types.is_date(column.type):
+            times = moments.cast(column.type, safe=False)
+        else:
+            local = moments.cast(pa.int64()).cast(pa.timestamp("us", tz=column.type.tz))
+            times = local.cast(column.type)
+        columns[order_by] = pc.if_else(pa.array(is_reset), times, column)
     arrays = [as_written({**columns, **own}[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(arrays, schema=target.arrow_schema)
 
@@ -292,14 +300,3 @@ def _values_of(
 
 def _times(numbers: Ints, are_null: Bools | None = None) -> pa.Array:
     return pa.array(numbers, mask=are_null).cast(TIME)
-
-
-def _reset(column: pa.Array, lasts: Ints, is_reset: Bools) -> pa.Array:
-    """Returns the ordering column with the time of the last record where the row has another one."""
-    moments = _times(lasts)
-    if pa.types.is_date(column.type):
-        times = moments.cast(column.type, safe=False)
-    else:
-        local = moments.cast(pa.int64()).cast(pa.timestamp("us", tz=column.type.tz))
-        times = local.cast(column.type)
-    return pc.if_else(pa.array(is_reset), times, column)

@@ -60,7 +60,7 @@ class Merging:
         """Returns one part for each of `count` groups. codes: the group of each part, int64 `(n_parts,)`; a group has at
         least one.
         """
-        places = [_numbers(parts, name) for name in PLACES]
+        places = [np.asarray(one_array(parts[name])) for name in PLACES]
         if not _are_in_order(places, codes):
             order = np.lexsort(places[::-1])
             parts, codes = parts.take(pa.array(order)), codes[order]
@@ -225,10 +225,6 @@ def _collected(lists: pa.Array, groups: _Groups, *, is_set: bool) -> pa.Array:
 
 def _of_key(parts: pa.Table) -> list[str]:
     return [name for name in parts.column_names if name.startswith(KEY)]
-
-
-def _numbers(parts: pa.Table, name: str) -> Ints:
-    return np.asarray(one_array(parts[name]))
 
 
 def _flags(parts: pa.Table, name: str) -> Bools:

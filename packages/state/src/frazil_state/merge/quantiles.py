@@ -127,7 +127,8 @@ def united(
     values, ranks = values[order], ranks[order]
     sizes = np.bincount(owners, minlength=count).astype(np.int64)
     begins = np.cumsum(sizes) - sizes
-    _compact_all(values, ranks, begins, sizes)
+    # Sketches with too many values are shortened in their place, and `sizes` is changed.
+    _compact(values, ranks, begins, sizes, _CAPACITIES, _TOTALS)
     places = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
     has_sketch = np.zeros(count, np.bool_)
     has_sketch[groups] = True
@@ -175,13 +176,6 @@ def _lists(values: Floats, levels: Levels, sizes: Ints, is_there: Bools) -> tupl
     arrays = pa.array(values, pa.float64()), pa.array(levels, pa.uint8())
     lists = [pa.ListArray.from_arrays(offsets, array, mask=mask) for array in arrays]
     return lists[0], lists[1]
-
-
-def _compact_all(values: Floats, levels: Levels, begins: Ints, sizes: Ints) -> None:
-    """Shortens the sketches that have too many values, in their place. begins, sizes: of each sketch; sizes are changed.
-    Values are in the order of their levels, and ascending in each level.
-    """
-    _compact(values, levels, begins, sizes, _CAPACITIES, _TOTALS)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -101,24 +101,6 @@ def _batch_of(target: TableTarget, combined: pa.Table, change_count: int, *, is_
     )
 
 
-def _with_sessions(
-    batch: MergedChanges, parts: pa.Table, live_rows: Found, late: Bools
-) -> tuple[MergedChanges, Found, Bools]:
-    """Returns a batch with one change for each session, the live rows that are joined with each, which touch one of its
-    records, and the sessions whose rows stay as they are. live_rows, late: of all keys. A table without sessions has all
-    three as they are.
-
-    Raises: OSError where the store fails.
-    """
-    target = batch.target
-    if target.changes is None or target.changes.session is None or not len(parts):
-        return batch, live_rows, late
-    joined = join_sessions(target, parts, live_rows)
-    combined = merging_of(target).combine(parts, joined.parts, joined.keys.size)
-    of_sessions = _batch_of(target, combined, batch.change_count, is_cut=False)
-    return replace(of_sessions, keeps_latest=batch.keeps_latest), joined.live_rows, late[joined.keys]
-
-
 def _behind_cut(parts: pa.Table) -> tuple[pa.Table, bool]:
     """Returns the parts behind the last delete of all rows, and whether there is one."""
     cuts = np.flatnonzero(np.asarray(one_array(parts[CUT])))
@@ -147,7 +129,13 @@ class _Parts(MadeRows):
 
     def joined(self, batch: MergedChanges, live_rows: Found, late: Bools) -> tuple[MergedChanges, Found, Bools]:
         """See MadeRows."""
-        return _with_sessions(batch, self.table, live_rows, late)
+        target = batch.target
+        if target.changes is None or target.changes.session is None or not len(self.table):
+            return batch, live_rows, late
+        joined = join_sessions(target, self.table, live_rows)
+        combined = merging_of(target).combine(self.table, joined.parts, joined.keys.size)
+        of_sessions = _batch_of(target, combined, batch.change_count, is_cut=False)
+        return replace(of_sessions, keeps_latest=batch.keeps_latest), joined.live_rows, late[joined.keys]
 
     def complete(self, batch: MergedChanges, live_rows: Found, late: Bools, _: Sequence[LiveFile]) -> Completed:
         """See MadeRows."""
@@ -193,16 +181,12 @@ def _read_state(batch: MergedChanges, parts: pa.Table, merging: Merging, live_ro
     if not hits:
         return None
     has_values = np.asarray(one_array(parts[PUT]))
-    needed = _needed(merging, is_latest_needed=batch.keeps_latest or not has_values.all())
+    if merging.order_by or batch.keeps_latest or not has_values.all():
+        needed = [column.name for column in merging.columns]
+    else:
+        needed = [column.name for column in merging.columns if column.function != "latest" or column.order_by]
     tables = [_live_parts(batch.target, merging, hit, needed) for hit in hits]
     return _State(pa.concat_tables(tables), np.concatenate([hit.keys for hit in hits]))
-
-
-def _needed(merging: Merging, *, is_latest_needed: bool) -> list[str]:
-    """Returns the columns whose values in the table count."""
-    if merging.order_by or is_latest_needed:
-        return [column.name for column in merging.columns]
-    return [column.name for column in merging.columns if column.function != "latest" or column.order_by]
 
 
 def _stored(target: TableTarget, hit: Hits, name: str) -> pa.Array:
@@ -300,13 +284,10 @@ def _refuse(batch: MergedChanges, column: MergedColumn, is_bad: Bools, reason: s
     key = ", ".join(f"{name}={key_text(values[row])}" for name, values in zip(names, batch.ranked.keys, strict=True))
     what = reason.format(target.schema.find_field(column.name).field_type)
     key = "a key that the table protects" if target.record_key is not None else key
-    remedy = remedy.format(column.name, _larger_type(column.type))
+    # Larger sums with these fractions: of the largest decimals only a double has any.
+    is_decimal = pa.types.is_decimal(column.type)
+    larger = f"decimal({_MOST_DIGITS},{column.type.scale if is_decimal else 0})"
+    if is_decimal and column.type.precision == _MOST_DIGITS:
+        larger = "double"
+    remedy = remedy.format(column.name, larger)
     raise SpecError(f"`merge.{column.name}`: {what}, for {key}", remedy=remedy, where=target.name)
-
-
-def _larger_type(kind: pa.DataType) -> str:
-    """Returns the type of larger sums with the fractions of these numbers: of the largest decimals only a double has any."""
-    scale = kind.scale if pa.types.is_decimal(kind) else 0
-    return (
-        "double" if pa.types.is_decimal(kind) and kind.precision == _MOST_DIGITS else f"decimal({_MOST_DIGITS},{scale})"
-    )

@@ -49,7 +49,11 @@ def split(column: pa.Array, signs: Ints | None = None) -> list[pa.Array]:
         values = _numbers(column.cast(pa.float64()))
         return [_masked(values if signs is None else values * signs, is_null)]
     if pa.types.is_decimal(column.type):
-        low, high = _halves(column)
+        # Each 128-bit number is two words, the lower one first; zero for null.
+        plain = unsliced(column)
+        words = np.frombuffer(plain.buffers()[1], np.int64, 2 * len(plain)).reshape(-1, 2)
+        there = np.asarray(plain.is_valid())
+        low, high = np.where(there, words[:, 0], 0).view(np.uint64), np.where(there, words[:, 1], 0)
         limbs = [low & np.uint64(_MASK), low >> np.uint64(_BITS), high & _MASK, high >> _BITS]
     else:
         numbers = _numbers(column.cast(pa.int64()))
@@ -73,7 +77,10 @@ def add(limbs: Sequence[pa.Array], codes: Ints, counted: Bools, count: int) -> l
         with np.errstate(over="ignore", invalid="ignore"):
             np.add.at(total, groups, values[rows])
         totals.append(total)
-    _carry(totals)
+    # What exceeds 32 bits of a limb moves into the next one.
+    for number in range(len(totals) - 1):
+        totals[number + 1][:] += totals[number] >> _BITS
+        totals[number][:] &= _MASK
     is_null = None if has_value.all() else pa.array(~has_value)
     return [_masked(total, is_null) for total in totals]
 
@@ -99,23 +106,8 @@ def join(limbs: Sequence[pa.Array], kind: pa.DataType) -> tuple[pa.Array, Bools]
     return pc.if_else(pa.array(is_null | is_over), pa.scalar(None, sums.type), sums).cast(kind), is_over
 
 
-def _carry(limbs: Sequence[Ints]) -> None:
-    """Moves what exceeds 32 bits of a limb into the next one."""
-    for number in range(len(limbs) - 1):
-        limbs[number + 1][:] += limbs[number] >> _BITS
-        limbs[number][:] &= _MASK
-
-
 def _is_32_bits(numbers: Ints) -> Bools:
     return np.asarray((numbers >= -(2**31)) & (numbers < 2**31), np.bool_)
-
-
-def _halves(column: pa.Array) -> tuple[np.ndarray, Ints]:
-    """Returns the lower halves of 128-bit numbers, uint64, and the upper halves, int64; zero for null."""
-    plain = unsliced(column)
-    words = np.frombuffer(plain.buffers()[1], np.int64, 2 * len(plain)).reshape(-1, 2)
-    there = np.asarray(plain.is_valid())
-    return np.where(there, words[:, 0], 0).view(np.uint64), np.where(there, words[:, 1], 0)
 
 
 def _decimals(limbs: Sequence[Ints], kind: pa.DataType) -> pa.Array:

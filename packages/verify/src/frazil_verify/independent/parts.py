@@ -74,7 +74,12 @@ class _Growing:
         hashes = row_hashes(made.rows)
         self.records += len(records)
         self.dead += len(made.dead)
-        self.digest = (self.digest + _digest_of(records, offsets)) % 2**64
+        columns = {
+            "partition": pa.array(np.full(len(records), records[0].partition)),
+            "offset": pa.array(offsets),
+            "value": pa.array([record.value for record in records], pa.binary()),
+        }
+        self.digest = (self.digest + digest_of(record_hashes(records[0].topic, columns))) % 2**64
         if rules.key_columns:
             self.tables.append(_changes(rules, made, hashes, offsets))
         else:
@@ -189,12 +194,3 @@ def _changes(rules: Rules, made: Made, hashes: np.ndarray[Any, np.dtype[np.uint6
         remedy = "run it without --independent: a copy of the table is made and compared"
         raise NotJudged(f"a key column does not have a value of a key: {error}", remedy) from None
     return pa.table(columns)
-
-
-def _digest_of(records: Sequence[Record], offsets: Ints) -> int:
-    columns = {
-        "partition": pa.array(np.full(len(records), records[0].partition)),
-        "offset": pa.array(offsets),
-        "value": pa.array([record.value for record in records], pa.binary()),
-    }
-    return digest_of(record_hashes(records[0].topic, columns))

@@ -137,7 +137,15 @@ class StoredRows:
             # `to_record_batches` has all rows of a file in memory at once, before it returns the first ones.
             deletes = _read_all_delete_files(self.io, [task])
             for batch in rows._record_batches_from_scan_tasks_and_deletes([task], deletes):
-                yield _in_schema(batch, schema)
+                # Types may differ where values do not, such as text with shorter offsets.
+                present = dict(zip(batch.schema.names, batch.columns, strict=True))
+                columns = [
+                    present[column.name].cast(column.type)
+                    if column.name in present
+                    else pa.nulls(batch.num_rows, column.type)
+                    for column in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             self.unreadable[task.file.file_path] = str(error).partition("\n")[0]
         except _ERRORS as error:
@@ -164,13 +172,3 @@ def _as_it_is(stream: Any, task: FileScanTask, schema: pa.Schema) -> pq.ParquetF
 def _name_of(task: FileScanTask, names: Sequence[str]) -> str:
     deletes = sorted((of.file_path, str(getattr(of, "content_offset", None))) for of in task.delete_files)
     return json.dumps([task.file.file_path, deletes, list(names)])
-
-
-def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch in other types of the same values, such as text with shorter offsets."""
-    present = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns = [
-        present[column.name].cast(column.type) if column.name in present else pa.nulls(batch.num_rows, column.type)
-        for column in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

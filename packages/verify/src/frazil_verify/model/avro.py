@@ -388,7 +388,10 @@ def written_of(schema: Schema, value: Any) -> Written:
     """Returns a plain value with the type of a new column, and the type that it is encoded as."""
     kind = _kind(schema)
     details = schema if isinstance(schema, dict) else {}
-    base = _base(kind, details)
+    if kind == "fixed":
+        base = Plain("fixed", (details["size"],))
+    else:
+        base = {"bytes": BINARY, "string": STRING, "enum": STRING, "int": INT, "long": LONG}.get(kind, Plain(kind))
     name = details.get("connect.name")
     if name is not None:
         named = connect_types.written_of(name, base, value, details.get("connect.parameters", {}))
@@ -410,12 +413,6 @@ _LOGICAL = {
     ("int", "date"), ("int", "time-millis"), ("long", "time-micros"), ("long", "timestamp-millis"),
     ("long", "timestamp-micros"), ("long", "local-timestamp-millis"), ("long", "local-timestamp-micros"),
 }  # fmt: skip
-
-
-def _base(kind: str, details: Mapping[str, Any]) -> Plain:
-    if kind == "fixed":
-        return Plain("fixed", (details["size"],))
-    return {"bytes": BINARY, "string": STRING, "enum": STRING, "int": INT, "long": LONG}.get(kind, Plain(kind))
 
 
 def _time_of(logical: str, value: int) -> Any:

@@ -84,7 +84,12 @@ class ConnectNode:
     def _written(self) -> Written:
         kind, name = self.schema["type"], self.schema.get("name")
         base = _BASES.get(kind, Plain(kind))
-        value = _raw(self.json, base)
+        if base == BINARY:
+            if self.json.kind != "string":
+                raise Fault("type_mismatch")
+            value = base64.b64decode(self.json.value)
+        else:
+            value = json_values.value_of(self.json, base, How(is_connect=True))
         if name is not None:
             named = connect_types.written_of(name, base, value, self.schema.get("parameters", {}))
             if named is not None:
@@ -108,15 +113,6 @@ class ConnectNode:
         if self.schema["type"] in ("struct", "array", "map"):
             return plain(self.json)
         return rescued_of(self._written())
-
-
-def _raw(node: Json, base: Plain) -> Any:
-    """Returns the value that the converter has written."""
-    if base == BINARY:
-        if node.kind != "string":
-            raise Fault("type_mismatch")
-        return base64.b64decode(node.value)
-    return json_values.value_of(node, base, How(is_connect=True))
 
 
 def as_python(node: Json) -> Any:

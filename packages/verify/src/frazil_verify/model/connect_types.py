@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -39,7 +38,12 @@ def written_of(name: str, base: Plain, value: Any, parameters: Mapping[str, Any]
     if name in _DATES and base == INT:
         return Written(Plain("date"), times.day_of(value), base, value)
     if name == f"{CONNECT}Decimal" and isinstance(value, bytes):
-        return _decimal(base, value, parameters)
+        scale = int(parameters.get("scale", 0))
+        precision = int(parameters.get("connect.decimal.precision", 38))
+        number = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
+        if abs(number) >= Decimal(10) ** (precision - scale):
+            raise Fault("out_of_range")
+        return Written(Plain("decimal", (precision, scale)), number, base, value)
     if base == STRING:
         return _of_text(name, value)
     return None
@@ -49,7 +53,8 @@ def _of_text(name: str, value: str) -> Written | None:
     if name == f"{DEBEZIUM}ZonedTimestamp":
         return Written(Plain("timestamptz"), times.moment_of(value, True, ""), STRING, value)
     if name == f"{DEBEZIUM}IsoTimestamp":
-        return Written(Plain("timestamp"), _without_z(value), STRING, value)
+        # Debezium writes local times with a Z that means nothing.
+        return Written(Plain("timestamp"), times.moment_of(value.removesuffix("Z"), False, ""), STRING, value)
     if name == f"{DEBEZIUM}IsoDate":
         return Written(Plain("date"), times.date_of(value.removesuffix("Z")), STRING, value)
     if name == f"{DEBEZIUM}IsoTime":
@@ -57,17 +62,3 @@ def _of_text(name: str, value: str) -> Written | None:
     if name == "io.debezium.data.Uuid":
         return Written(Plain("uuid"), UUID(value).bytes, STRING, value)
     return None
-
-
-def _without_z(text: str) -> datetime:
-    """Debezium writes local times with a Z that means nothing."""
-    return times.moment_of(text.removesuffix("Z"), False, "")
-
-
-def _decimal(base: Plain, value: bytes, parameters: Mapping[str, Any]) -> Written:
-    scale = int(parameters.get("scale", 0))
-    precision = int(parameters.get("connect.decimal.precision", 38))
-    number = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
-    if abs(number) >= Decimal(10) ** (precision - scale):
-        raise Fault("out_of_range")
-    return Written(Plain("decimal", (precision, scale)), number, base, value)

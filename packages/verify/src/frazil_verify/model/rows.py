@@ -128,8 +128,10 @@ class Walk:
         for inner, value, column, is_fed in self._sorted_out(members, names, path):
             if column is None:
                 self._unknown(inner, value)
-                if not value.is_null and unknown.setdefault(inner[-1].lower(), inner) != inner:
-                    self._meet_another(inner)
+                is_another = not value.is_null and unknown.setdefault(inner[-1].lower(), inner) != inner
+                # Fields whose names differ in case alone cannot have two columns.
+                if is_another and self.settings.unknown_fields == "add" and not self.settings.rescue:
+                    self._die(Fault("name_conflict"), ".".join((*self.above, *inner)))
             elif is_fed:
                 self._feed(column, inner, value)
             elif not value.is_null:
@@ -144,7 +146,12 @@ class Walk:
         values.sort(key=lambda item: item[0][-1] != column)
         (path, value), others = values[0], values[1:]
         for second, more in others:
-            self._conflict(second, more)
+            if self.settings.unknown_fields == "drop":
+                self.result.dropped.add(".".join(second))
+            elif self.settings.unknown_fields == "rescue":
+                self._rescue(second, more)
+            else:
+                self._refuse(second, more, Fault("name_conflict", "unknown_field"))
         if len(path) == 1:
             top = self.settings.columns.get(column)
             how = How(top.coerce, top.zone, how.is_connect) if top is not None else how
@@ -164,7 +171,11 @@ class Walk:
             column = fed if fed is not None else self._column(names, name, path)
             is_out = takes(self.settings, inner) == "none" and not self._is_kept(column, path)
             if name in seen:
-                self._note_twice(path, is_out, column)
+                # The documentation leaves open what becomes of a repeated name where the field is left out.
+                if is_out:
+                    self.result.may_be |= {"duplicate_key"}
+                elif column is not None or self.settings.unknown_fields != "drop":
+                    self._spoil(Fault("duplicate_key"), path)
             seen.add(name)
             if is_out:
                 continue
@@ -177,13 +188,6 @@ class Walk:
                 self.result.may_be.add(fault)
             else:
                 self._spoil(Fault(fault), path)
-
-    def _note_twice(self, path: Path, is_out: bool, column: str | None) -> None:
-        """A repeated name. The documentation leaves open what becomes of it where the field is left out."""
-        if is_out:
-            self.result.may_be |= {"duplicate_key"}
-        elif column is not None or self.settings.unknown_fields != "drop":
-            self._spoil(Fault("duplicate_key"), path)
 
     def _spoil(self, fault: Fault, path: Path) -> None:
         """An object that is at fault itself: a value to be rescued inside of a record, or a bad record with what else is
@@ -243,17 +247,14 @@ class Walk:
             if top is None and fault.because:
                 self.result.inferred[".".join((*self.above, *path))] = fault.because
             if top is None and not node.has_type:
-                self._leave_open(path, node, fault)
+                # A list or an object without contents, whose column may be younger than the record.
+                self.result.may_be |= fault.kinds
+                self.result.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
             elif top is None:  # The column may be younger than the record.
                 self._refuse(path, node, Fault(*fault.kinds, *self._faults_of_new(path, node)))
             else:
                 self._refuse(path, node, fault)
             return None
-
-    def _leave_open(self, path: Path, node: Node, fault: Fault) -> None:
-        """A list or an object without contents that its column cannot have: the column may be younger than the record."""
-        self.result.may_be |= fault.kinds
-        self.result.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
 
     def _parts(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
         """Returns the value of a column, or raises Fault where it has none."""
@@ -319,11 +320,6 @@ class Walk:
     def _is_too_deep(self, path: Path, value: Node) -> bool:
         return value.levels + len(path) - 1 > MOST_INFERRED_LEVELS
 
-    def _meet_another(self, path: Path) -> None:
-        """Two fields without a column whose names differ in case alone: no two columns would be theirs."""
-        if self.settings.unknown_fields == "add" and not self.settings.rescue:
-            self._die(Fault("name_conflict"), ".".join((*self.above, *path)))
-
     def _impossible(self, path: Path) -> tuple[str, ...]:
         """Returns the class of a field whose name no column can have."""
         name = path[-1]
@@ -331,22 +327,10 @@ class Walk:
             return ("name_too_long",)
         if not name or (len(path) == 1 and name.lower() in RESERVED | self.settings.own_columns):
             return ("name_conflict",)
-        return self._is_taken(path)
-
-    def _is_taken(self, path: Path) -> tuple[str, ...]:
         if self.settings.column_case == "keep" or len(path) > 1:
             return ()
         column = self.table.names.find(self.settings.case_of(path[0]))
         return ("name_conflict",) if column is not None else ()
-
-    def _conflict(self, path: Path, value: Node) -> None:
-        """A second value for one column."""
-        if self.settings.unknown_fields == "drop":
-            self.result.dropped.add(".".join(path))
-        elif self.settings.unknown_fields == "rescue":
-            self._rescue(path, value)
-        else:
-            self._refuse(path, value, Fault("name_conflict", "unknown_field"))
 
     def _refuse(self, path: Path, node: Node, fault: Fault) -> None:
         if self.settings.rescue and "missing_value" not in fault.kinds:
