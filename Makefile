@@ -256,3 +256,5 @@ lock: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find src packages/*/src -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src packages/*/src -type d -empty -delete

@@ -29,9 +29,9 @@ from bench.tree import Tree
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
-from frazil.runtime.connect import catalog_properties, spark_conf
 from frazil.runtime.gateway import hadoop_settings
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties, spark_conf
 from frazil.spec import PipelineSpec, load_spec
 from frazil.types import Commit, Progress, Writer
 from frazil.write.plain_target import plain_target

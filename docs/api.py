@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.scan import PACKAGES, ROOT, tree
 
-PAGE = ROOT / "docs" / "contributing" / "packages.md"
+PAGE = ROOT / "docs" / "contributing" / "allowed-imports.md"
 _BLOCK = re.compile(r"```text\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 Names = Mapping[str, frozenset[str]]

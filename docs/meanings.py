@@ -398,7 +398,7 @@ FAILPOINTS: dict[str, str] = {
     "maintenance.statistics.begins": "distinct values are about to be counted",
     "maintenance.statistics.landed": "statistics are committed",
     "job.before": "a batch is planned, its Spark job is not started",
-    "stage.write": "the first of two stages of a task is about to write decoded records to a temporary file",
+    "pass.write": "the first of two passes of a task is about to write decoded records to a temporary file",
     "task.batch": "a task has received a batch of records",
     "blobs.pack.write": "a task is about to write an object to a pack",
     "blobs.pack.finished": "a pack is complete, and no commit refers to it",

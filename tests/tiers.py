@@ -16,7 +16,8 @@ from hypothesis.internal.conjecture import providers
 
 from frazil.clock import SystemClock
 
-TIERS = ("unit", "contracts", "simulation", "corpus", "docs", "spark", "integration", "acceptance")
+TIERS = ("unit", "contracts", "simulation", "corpus", "jvm", "integration", "acceptance")
+"""Folders of tests, and the tests of any folder that are marked `jvm`."""
 LONGEST = (
     "test_spark_outages.py",
     "test_killed.py",
@@ -116,7 +117,7 @@ def _is_last(item: pytest.Item) -> bool:
 
 def _tier(item: pytest.Item) -> int:
     # A port's suite on the real thing is as slow as the tests of Spark.
-    folder = "spark" if item.get_closest_marker("jvm") else _folder(item.path)
+    folder = "jvm" if item.get_closest_marker("jvm") else _folder(item.path)
     return TIERS.index(folder) if folder in TIERS else len(TIERS)
 
 

@@ -98,7 +98,7 @@ def is_reference(text: str) -> bool:
 
 
 class Secrets:
-    """Reads references from `environment` and from files, and remembers what it read in `found`.
+    """Reads references from `environment` and from files, and remembers what it read in `secret_texts`.
 
     A relative path is relative to the current working directory.
     """
@@ -109,7 +109,7 @@ class Secrets:
         self._has_placeholders = has_placeholders
         #: The variables and the files that placeholders replace.
         self.missing: set[str] = set()
-        self.found: set[str] = set()
+        self.secret_texts: set[str] = set()
         #: The texts whose references were replaced.
         self.resolved: set[str] = set()
 
@@ -120,7 +120,7 @@ class Secrets:
         if bare is not None and not key.startswith("spark."):  # Spark replaces names of its own.
             raise _not_a_reference(f"`${{{bare[1]}}}`", bare[1])
         resolved = _REFERENCE.sub(self._replace, text)
-        self.found |= secrets_of(key, resolved)
+        self.secret_texts |= secrets_of(key, resolved)
         return resolved
 
     def filled(self, text: str) -> str:
@@ -145,7 +145,7 @@ class Secrets:
             raise SpecError(message, remedy="write `${env:NAME}` or `${file:PATH}`")
         else:
             return match[0]
-        self.found.add(value)
+        self.secret_texts.add(value)
         return value
 
     def _is_missing(self, source: str, name: str) -> bool:

@@ -20,8 +20,8 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties, spark_conf, uses_aws
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.partitioning import parse_term

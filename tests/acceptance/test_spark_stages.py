@@ -1,4 +1,4 @@
-"""SIGKILL between the two stages of a task whose query Spark computes in part: nothing is lost, and no file stays."""
+"""SIGKILL between the two passes of a task whose query Spark computes in part: nothing is lost, and no file stays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.timeout(900)
 SELECT = "select id, try_validate_utf8(text) as text, amount, even, `where`, tags from records"
 
 
-def test_a_first_stage_that_is_killed_costs_time_and_leaves_its_files_to_the_next_one(pipeline: Pipeline) -> None:
-    point = Points(pipeline.folder / "points", ("stage.write", "hold"))["stage.write", "hold"]
+def test_a_first_pass_that_is_killed_costs_time_and_leaves_its_files_to_the_next_one(pipeline: Pipeline) -> None:
+    point = Points(pipeline.folder / "points", ("pass.write", "hold"))["pass.write", "hold"]
     table, topic = pipeline.add_fed_table("staged", 1, select=SELECT)
     pipeline.feed.produce(topic, events(60))
 

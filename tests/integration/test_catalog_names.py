@@ -10,8 +10,8 @@ from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.errors import SpecError
-from frazil.runtime.connect import catalog_properties
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.properties import catalog_properties
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
 

@@ -12,8 +12,8 @@ from frazil.api.check import _check_tables
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.errors import UnavailableError
 from frazil.ops.check import check_local_folder
-from frazil.runtime.connect import catalog_properties
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec, load_spec
 from tests.fixtures.jvms import light_jvm

@@ -17,7 +17,7 @@ from frazil.decode.settings import Reading
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
 from frazil.ingest.tasks.task_limits import MEMORY_BYTES, limited_memory
-from frazil.kafka.fetch.cluster import Cluster
+from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.ranges import read_ranges
 from frazil.kafka.properties import task_properties
@@ -51,7 +51,7 @@ def read(servers: str, folder: Path, r: OffsetRange, limit: int = 16 * MIB, more
     job = Job({r.topic: target})
     wanted = Wanted(tuple(source_columns(job)), most_value_bytes=most_value_bytes(job))
     with (
-        closing(Cluster(task_properties({"bootstrap.servers": servers}))) as cluster,
+        closing(KafkaCluster(task_properties({"bootstrap.servers": servers}))) as cluster,
         closing(read_ranges(cluster, [r], wanted)) as batches,
         limited_memory(more_bytes),
     ):

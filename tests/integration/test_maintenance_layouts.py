@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg import compaction
-from frazil.catalog.iceberg.answers import Sending
+from frazil.catalog.iceberg.commits import Sending
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.maintenance_port import Compaction

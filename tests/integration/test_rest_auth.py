@@ -17,8 +17,8 @@ import yaml
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.runtime.connect import catalog_properties
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
 from tests.acceptance.proxy import Proxy

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from frazil.catalog.iceberg import loads
-from frazil.catalog.iceberg.answers import Refresh
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.commits import Refresh
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import UnavailableError

@@ -19,9 +19,9 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.errors import SpecError, UnavailableError
 from frazil.ops.store_check import check_driver_settings
-from frazil.runtime.connect import catalog_properties
 from frazil.runtime.jars import own_jars
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
 from tests.fixtures.jvms import light_jvm, quick_jvms

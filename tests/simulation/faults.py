@@ -16,7 +16,7 @@ from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.plan import read_once
-from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.isolate import CrashingRecords
 from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport
@@ -274,7 +274,7 @@ class UnsureJobs:
             self._fate.step("job.task")
         return reports
 
-    def isolate(self, batch: Batch, job: Job) -> Found:
+    def isolate(self, batch: Batch, job: Job) -> CrashingRecords:
         """No record here ends a task."""
         raise NotImplementedError
 

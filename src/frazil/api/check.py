@@ -68,8 +68,8 @@ from frazil.ops.store_check import (
     check_store_properties,
 )
 from frazil.plugins.driver import ELECTIONS, REGISTRIES
-from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import properties_for_reading, uses_aws
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.environments import Overrides
 from frazil.types import OffsetRange
@@ -143,10 +143,10 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
 
 def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
     """Connects to a broker and logs in as tasks do, which have a client of their own; yields nothing where that works."""
-    from frazil.kafka.fetch.cluster import Cluster  # noqa: PLC0415  (a fifth of a second that other commands need not pay)
+    from frazil.kafka.fetch.cluster import KafkaCluster  # noqa: PLC0415  (a fifth of a second that other commands need not pay)
 
     try:
-        with closing(Cluster(task_properties(spec.kafka))) as cluster:
+        with closing(KafkaCluster(task_properties(spec.kafka))) as cluster:
             cluster.refresh([])
     except UnavailableError as error:
         yield failed("kafka", "connected and logged in as tasks do", error)

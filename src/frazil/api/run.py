@@ -16,7 +16,7 @@ import structlog
 
 from frazil.api.redaction import Redaction
 from frazil.api.results import RunResult
-from frazil.runtime.connect import running_jvm
+from frazil.runtime.properties import running_jvm
 from frazil.spec import PipelineSpec
 
 log = structlog.get_logger("frazil")

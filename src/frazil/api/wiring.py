@@ -24,9 +24,9 @@ from frazil.kafka.topics import KafkaTopics
 from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
 from frazil.plugins.driver import ELECTIONS, REGISTRIES
-from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.properties import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.syntax.document import line_of
 from frazil.spec.syntax.problems import place

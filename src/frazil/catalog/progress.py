@@ -1,6 +1,7 @@
 """Progress and the other entries of Frazil in the snapshot summaries of a table, and its properties of the table.
 
-Both are under `frazil.<pipeline>.…` (docs/reference/progress.md). Snapshots are those of the main branch.
+Both are under `frazil.<pipeline>.…` (docs/reference/progress.md). Snapshots are those of the branch that is written to:
+main, or the one that the key `branch` names.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def _load_derived(text: str) -> tuple[DerivedTable, ...]:
 
 @dataclass(frozen=True)
 class LoggedSnapshot:
-    """One snapshot of the main branch."""
+    """One snapshot of the branch that is written to."""
 
     snapshot_id: int
     #: The values of the requested summary keys of this pipeline, by key without the prefix.

@@ -1,4 +1,4 @@
-"""The command line: one file per command, which parses options, calls and prints.
+"""The command line: a file for each command, or for a few of one theme, which parses options, calls and prints.
 
 Decisions are made in `ops` and below.
 """

@@ -38,7 +38,7 @@ from frazil.ops.maintenance import (
 from frazil.ops.reports import count, duration, size
 from frazil.ops.status import known_tables
 from frazil.printable import plural
-from frazil.runtime.connect import running_jvm
+from frazil.runtime.properties import running_jvm
 
 FAILED = 1
 TableName = Annotated[

@@ -22,14 +22,13 @@ from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.metadata_columns import undivided_times
 from frazil.schema.arrow import as_written
+from frazil.types import Place
 from frazil.write.file_formats import read_file
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-Place = tuple[str, int, int]
-"""Topic, partition and offset of a record."""
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ from frazil.catalog.progress import (
 )
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
-from frazil.dead_letters.files import Place, abandoning, pieces, places_of, write_some
+from frazil.dead_letters.files import abandoning, pieces, places_of, write_some
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
-from frazil.types import DataFile, as_json
+from frazil.types import DataFile, Place, as_json
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

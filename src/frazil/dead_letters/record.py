@@ -157,7 +157,7 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
     if reading.wire.is_by_header:
         named = guids_of(records["headers"], reading.wire.header)
         texts = [
-            None if schema_id.fault is not None else schema_id.guid or str(schema_id.id) for schema_id in named.found
+            None if schema_id.fault is not None else schema_id.guid or str(schema_id.id) for schema_id in named.headers
         ]
         return pa.array([texts[code] if code >= 0 else None for code in named.codes.tolist()], pa.string())
     split = split_headers(values, reading.wire.framing)

@@ -23,7 +23,7 @@ from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.scans import LiveFile
-from frazil.dead_letters.files import Place, pieces, places_of
+from frazil.dead_letters.files import pieces, places_of
 from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME, HELD_AT
 from frazil.errors import ConflictError, SpecError, UnavailableError
@@ -33,7 +33,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import format_moment
 from frazil.schema.evolve import extend_schema, new_schema
-from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
+from frazil.types import Commit, DataFile, PendingDeadLetters, Place, Progress, later
 from frazil.write.plain_target import plain_target
 from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter

@@ -40,11 +40,11 @@ class _Joining:
             inner = (*path, member.name)
             count = 1 + len(self.aliases.get(inner, ()))
             arrays = [self._inside(array, member.field_type, inner, owner) for array in wide[at : at + count]]
-            joined.append(self._one(arrays, inner, owner))
+            joined.append(self._first_value(arrays, inner, owner))
             at += count
         return joined
 
-    def _one(self, arrays: list[pa.Array], path: Path, owner: NDArray[np.int32]) -> pa.Array:
+    def _first_value(self, arrays: list[pa.Array], path: Path, owner: NDArray[np.int32]) -> pa.Array:
         """Returns the first value that is present; a record with two values is refused."""
         present = arrays[0]
         for array in arrays[1:]:

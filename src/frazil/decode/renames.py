@@ -208,7 +208,7 @@ class FedColumns:
     """The columns that the fields of a writer feed, at every depth. struct: of the writer; columns: of the table."""
 
     def __init__(self, struct: StructType, columns: Sequence[NestedField], renames: Renames = NO_RENAMES) -> None:
-        self._found: dict[Path, tuple[Path, IcebergType]] = {}
+        self._columns: dict[Path, tuple[Path, IcebergType]] = {}
         self._renames = renames
         self._add_members(struct, columns, (), ())
 
@@ -216,12 +216,12 @@ class FedColumns:
         """Returns the type of the column of the field at `path`; None where it has none. `key` leads to the keys of a
         map.
         """
-        column = self._found.get(path)
+        column = self._columns.get(path)
         return None if column is None else column[1]
 
     def path_of(self, path: Path) -> Path:
         """Returns the path of the column of the field at `path`, which is kept where it has none."""
-        column = self._found.get(path)
+        column = self._columns.get(path)
         return path if column is None else column[0]
 
     def _add_members(self, struct: StructType, columns: Sequence[NestedField], path: Path, at: Path) -> None:
@@ -234,7 +234,7 @@ class FedColumns:
 
     def _add(self, kinds: tuple[IcebergType, IcebergType], path: Path, at: Path) -> None:
         written, wanted = kinds
-        self._found[path] = (at, wanted)
+        self._columns[path] = (at, wanted)
         both = common_part(written, wanted)
         if isinstance(written, StructType) and isinstance(wanted, StructType):
             self._add_members(written, wanted.fields, path, at)
@@ -242,7 +242,7 @@ class FedColumns:
             part, column = both
             self._add((part.field_type, column.field_type), (*path, part.name), (*at, column.name))
             if isinstance(written, MapType) and isinstance(wanted, MapType):
-                self._found[*path, "key"] = ((*at, "key"), wanted.key_type)
+                self._columns[*path, "key"] = ((*at, "key"), wanted.key_type)
         elif isinstance(written, UnionStruct):  # Each branch feeds the column.
             for branch in written.fields:
                 self._add((branch.field_type, wanted), (*path, branch.name), at)

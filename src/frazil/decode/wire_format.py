@@ -62,10 +62,10 @@ class HeaderId:
 class HeaderIds:
     """The contents of the headers of some records."""
 
-    #: The index in `found` of each record's header, -1 without one: int32 of shape (n_records,).
+    #: The index in `headers` of each record's header, -1 without one: int32 of shape (n_records,).
     codes: I32
     #: The distinct contents.
-    found: tuple[HeaderId, ...]
+    headers: tuple[HeaderId, ...]
 
 
 def split_headers(values: pa.BinaryArray, framing: Framing) -> HeaderSplit:

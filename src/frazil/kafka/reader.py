@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.kafka.fetch.cluster import Cluster
+from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.kafka.fetch.columns import LEFT_OUT, Wanted
 from frazil.kafka.fetch.ranges import read_ranges
 from frazil.kafka.port import Partition, ReadRecord
@@ -35,7 +35,7 @@ class KafkaReader:
     def __init__(self, properties: Mapping[str, str], timeout_s: float | None = None) -> None:
         self._properties = properties
         self._timeout_s = timeout_s
-        self._cluster: Cluster | None = None
+        self._cluster: KafkaCluster | None = None
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         """See the port. Connections are kept for the next call."""
@@ -100,11 +100,11 @@ def records_of(batch: pa.RecordBatch) -> list[ReadRecord]:
     return [ReadRecord(*values) for values in zip(*columns, times, headers, batch["key"].to_pylist(), strict=True)]
 
 
-def _cluster(properties: Mapping[str, str], timeout_s: float | None) -> Cluster:
+def _cluster(properties: Mapping[str, str], timeout_s: float | None) -> KafkaCluster:
     settings = task_properties(properties)
     if timeout_s is not None:
         settings["request.timeout.ms"] = str(round(1000 * timeout_s))
-    return Cluster(settings)
+    return KafkaCluster(settings)
 
 
 def _value_bytes(batch: pa.RecordBatch) -> int:

@@ -446,7 +446,7 @@ def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
 
 def check_cluster(url: str, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterator[Finding]:
     """Yields whether the master of a cluster answers; nothing where tasks run in the process of the run. Arguments: as of
-    `Cluster.check`, and the URL of the master.
+    `SparkCluster.check`, and the URL of the master.
     """
     if not _TASKS_HERE.fullmatch(url):
         yield from cluster_of(url).check(conf, environment, jvm)

@@ -247,8 +247,8 @@ def _of_table(table_round: TableRound) -> dict[str, Any]:
     return {**document, "waiting": plan.waiting, "health": figures}
 
 
-def ends_of(found: TableRound) -> Iterator[tuple[Action, Outcome | None]]:
+def ends_of(table_round: TableRound) -> Iterator[tuple[Action, Outcome | None]]:
     """Yields each action with its outcome; None for an action that was not started."""
-    outcomes = {outcome.action.kind: outcome for outcome in found.outcomes}
-    for action in found.plan.actions if found.plan is not None else ():
+    outcomes = {outcome.action.kind: outcome for outcome in table_round.outcomes}
+    for action in table_round.plan.actions if table_round.plan is not None else ():
         yield action, outcomes.get(action.kind)

@@ -197,8 +197,8 @@ def service_at(uri: str) -> Service | None:
 class StoreKind:
     """A kind of store that is not an object store."""
 
-    #: `open(properties, host)` returns the `store.file_io.Cluster` of a host, from the properties of a table's store that
-    #: tasks have, as `module:name`.
+    #: `open(properties, host)` returns the `store.file_io.StoreCluster` of a host, from the properties of a table's store
+    #: that tasks have, as `module:name`.
     open: str
 
     @property

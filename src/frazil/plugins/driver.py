@@ -68,7 +68,7 @@ ELECTIONS: Registered[ElectionKind] = Registered("frazil.elections", "election",
 class ClusterKind:
     """What lets tasks run on a Spark cluster."""
 
-    #: `open(master)` returns the `runtime.jvm.Cluster` of a URL, as `module:name`.
+    #: `open(master)` returns the `runtime.jvm.SparkCluster` of a URL, as `module:name`.
     open: str
 
     @property

@@ -78,7 +78,7 @@ MESSAGES: Registered[MessageFormat] = Registered("frazil.messages", "format", Me
 """What reads the schemas of Protobuf and of JSON Schema; the core has no such reader."""
 
 
-Reading = Literal["number", "text", "timestamp", "s", "ms", "us"]
+MemberForm = Literal["number", "text", "timestamp", "s", "ms", "us"]
 """How a member is read: a number, a text, or a time: as ISO 8601 text, or as a number of this unit since 1970."""
 
 
@@ -106,7 +106,7 @@ class Members:
     #: Further members that every change must have.
     required: tuple[str, ...] = ()
     #: The member of each field of `metadata`, and how it is read.
-    metadata: Mapping[str, tuple[str, Reading]] = field(default_factory=dict)
+    metadata: Mapping[str, tuple[str, MemberForm]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ ReadRows = Callable[[TableTarget, Records], Decoded]
 _MAX_SINGLE_READS = 32
 
 
-def fields_requested_by_rows(target: TableTarget, records: Records, found: Decoded, read_rows: ReadRows) -> Decoded:
+def fields_requested_by_rows(target: TableTarget, records: Records, decoded: Decoded, read_rows: ReadRows) -> Decoded:
     """Returns the result with only the schema changes of records that become rows.
 
     A record that needs a change to become a row, such as a wider type, is no bad record. While a table has no columns
@@ -186,18 +186,22 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
     """
     # The fields that feed some columns are not known yet.
     is_waiting = target.shaping is not None and bool(target.layout.unbound)
-    if found.missing or is_waiting or not (found.requested_fields or found.made_optional):
-        return found
+    if decoded.missing or is_waiting or not (decoded.requested_fields or decoded.made_optional):
+        return decoded
     try:
         # Whether a record has a key is not known while the table lacks the key's column.
-        is_found_later = target.changes is not None and read_rows(_with_changes(target, found), records).refused.any()
-        good = _of_good_records(target, records, found, read_rows) if found.refused.any() or is_found_later else found
+        is_found_later = target.changes is not None and read_rows(_with_changes(target, decoded), records).refused.any()
+        good = (
+            _of_good_records(target, records, decoded, read_rows)
+            if decoded.refused.any() or is_found_later
+            else decoded
+        )
     except NameConflict:  # The evolution of the table reports the conflict.
-        return found
+        return decoded
     return (
-        found
+        decoded
         if good is None
-        else replace(found, requested_fields=good.requested_fields, made_optional=good.made_optional)
+        else replace(decoded, requested_fields=good.requested_fields, made_optional=good.made_optional)
     )
 
 

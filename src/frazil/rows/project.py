@@ -25,7 +25,7 @@ from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.parts import is_one_column, unfold
-from frazil.schema.projection import Layout, Shaping, has_column, in_record
+from frazil.schema.projection import Projection, Shaping, has_column, in_record
 from frazil.schema.selection import Path
 from frazil.stages.changes import Changes
 from frazil.write.target import TableTarget
@@ -140,14 +140,14 @@ def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
     return f"{by}column {name}{'.' if inner else ''}{inner}: {what}"
 
 
-def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
+def _column(layout: Projection, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
     member = member_at(layout.fields, decoded.columns, path) if path is not None else None
     if member is None or path is None:
         return pa.nulls(len(decoded.refused), arrow_type(in_record(field.field_type)))
     return regroup(*member, in_record(field.field_type), path, layout.moved - {path})
 
 
-def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
+def _list_fields(reading: Reading, shaping: Shaping, layout: Projection, records: Records) -> list[tuple[Path, bool]]:
     """Returns the paths of the fields of these records, each with whether it is a record itself."""
     if refusal() is not None:
         return []
@@ -158,7 +158,7 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
 
 
 def bindings_of(
-    shaping: Shaping, layout: Layout, seen: Iterable[tuple[Path, bool]]
+    shaping: Shaping, layout: Projection, seen: Iterable[tuple[Path, bool]]
 ) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields in `seen` that feed columns without a known field, with the types of these columns."""
     requested_fields: dict[Path, dict[str, IcebergType]] = {}

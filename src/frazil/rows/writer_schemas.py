@@ -102,7 +102,7 @@ def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) ->
     without = rows[codes < 0]
     if without.size:
         batch.refuse(without, Fault(ErrorClass.NO_SCHEMA_ID, f"the record has no header {batch.reading.wire.header}"))
-    for code, header in enumerate(named.found):
+    for code, header in enumerate(named.headers):
         mine = rows[codes == code]
         if not mine.size:
             continue

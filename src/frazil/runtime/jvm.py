@@ -172,7 +172,7 @@ class ClusterWatch(Protocol):
         """Ends the watch."""
 
 
-class Cluster(Protocol):
+class SparkCluster(Protocol):
     """The port of a cluster that runs tasks. conf: Spark's properties. jvm: py4j's view of a JVM with Spark's classes."""
 
     def python(self, conf: Mapping[str, str]) -> str:
@@ -194,12 +194,12 @@ class Cluster(Protocol):
         """Yields the `ops.check.Finding` of the master. jvm: None where there is none: no standalone one is asked then."""
 
 
-def cluster_of(master: str) -> Cluster:
+def cluster_of(master: str) -> SparkCluster:
     """Returns the cluster of a master.
 
     Raises: SpecError where the package for clusters is not installed.
     """
-    cluster: Cluster = CLUSTERS.get("spark").opener(master)
+    cluster: SparkCluster = CLUSTERS.get("spark").opener(master)
     return cluster
 
 
@@ -383,7 +383,7 @@ def _note_gateway(gateway: Any) -> None:
 
 
 def _spark_settings(
-    conf: Mapping[str, str], master: str, needs_s3: bool, cluster: Cluster | None, limit_s: float | None
+    conf: Mapping[str, str], master: str, needs_s3: bool, cluster: SparkCluster | None, limit_s: float | None
 ) -> dict[str, str]:
     """Returns every property of the session. limit_s: how long the archives for a cluster may take to be built."""
     # Two slots more than cores, so that a small batch never waits for the tasks of a catch-up, or for a task that hangs.

@@ -119,7 +119,7 @@ class ColumnNames:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Projection:
     """The fields to decode for a table, and the columns they feed."""
 
     #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is not a struct
@@ -202,7 +202,7 @@ def fed_columns(bound: Mapping[str, Path | None], shaping: Shaping) -> dict[Path
     return columns
 
 
-def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
+def make_projection(fields: Sequence[NestedField], shaping: Shaping) -> Projection:
     """Returns the layout of a table. fields: the columns that are made from the record's value."""
     fields = [member for member in fields if member.name not in shaping.own]
     bound = bind_columns(fields, shaping)
@@ -227,7 +227,7 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
     coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
     zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
-    return Layout(struct.fields, paths, unbound, ColumnNames.of(bound), DeclaredValues(units, coerced, zones))
+    return Projection(struct.fields, paths, unbound, ColumnNames.of(bound), DeclaredValues(units, coerced, zones))
 
 
 @dataclass

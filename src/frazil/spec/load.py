@@ -62,7 +62,7 @@ def load_spec(
                 reading.problems.add(line, "a reference to a secret is not read here", "write the value itself")
     reading.problems.raise_any()
     assert spec is not None
-    return spec.model_copy(update={"secrets": frozenset(reading.secrets.found)})
+    return spec.model_copy(update={"secrets": frozenset(reading.secrets.secret_texts)})
 
 
 def read_settings(

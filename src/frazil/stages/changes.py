@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frazil.decode.columns import Decoded
 from frazil.decode.conversion import has_member
 from frazil.schema.arrow import Bools, Ints, Records
-from frazil.stages.findings import Finding
+from frazil.stages.findings import StageFinding
 from frazil.types import RESCUED_COLUMN
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
@@ -86,7 +86,7 @@ class Changes:
     #: a dropped row, if there is one, deletes the row of its key.
     ignored: Mapping[str, Bools] = field(default_factory=dict)
     #: What stages have found in records.
-    findings: Sequence[Finding] = ()
+    findings: Sequence[StageFinding] = ()
     #: The fields of the records' keys, for a table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the

@@ -32,7 +32,7 @@ class QueriedRows:
 
 
 @dataclass(frozen=True)
-class Finding:
+class StageFinding:
     """Records that a stage finds by a name."""
 
     name: str
@@ -45,7 +45,7 @@ class Finding:
     outcome: Literal["row", "drop", "refuse"]
 
 
-def refuse_found(findings: Iterable[Finding], refused: Bools, limit: int) -> list[Mismatch]:
+def refuse_found(findings: Iterable[StageFinding], refused: Bools, limit: int) -> list[Mismatch]:
     """Marks the records in `refused` that findings refuse; returns their mismatches."""
     mismatches: dict[int, Mismatch] = {}
     for finding in findings:
@@ -56,7 +56,7 @@ def refuse_found(findings: Iterable[Finding], refused: Bools, limit: int) -> lis
     return [mismatches[row] for row in sorted(mismatches)[:limit]]
 
 
-def dropped_by(findings: Iterable[Finding]) -> dict[str, Bools]:
+def dropped_by(findings: Iterable[StageFinding]) -> dict[str, Bools]:
     """Returns the records that findings drop, each by the first that does."""
     dropped: dict[str, Bools] = {}
     for finding in findings:

@@ -14,7 +14,7 @@ from frazil.plugins.stages import StageCheck
 from frazil.process.program import Expression, Project
 from frazil.schema.parts import Path
 from frazil.stages.changes import Changes, ReadRecords
-from frazil.stages.findings import Finding, QueriedRows
+from frazil.stages.findings import QueriedRows, StageFinding
 from frazil.stages.notes import StageNote
 from frazil.stages.record_key import RecordKey
 from frazil.types import OffsetRange
@@ -168,7 +168,7 @@ class TableStage:
         """Returns what makes whole records of a topic of its parts; None where each record is whole."""
         return None
 
-    def judge(self, _rows: QueriedRows, /) -> Iterable[Finding]:
+    def judge(self, _rows: QueriedRows, /) -> Iterable[StageFinding]:
         """Yields what the stage finds in rows that a query has made."""
         return ()
 

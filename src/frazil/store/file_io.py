@@ -126,7 +126,7 @@ class StoreFile(InputFile, OutputFile):
         raise NotImplementedError
 
 
-class Cluster(Protocol):
+class StoreCluster(Protocol):
     """The port of a file system that is not an object store: HDFS, of a package. key: a path without a `/` in front."""
 
     def file(self, location: str, key: str) -> StoreFile:
@@ -155,7 +155,7 @@ class StoreIO(FileIO):
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(dict(properties))
         self._clients: dict[tuple[str, str, str], Client] = {}
-        self._clusters: dict[str, Cluster] = {}
+        self._clusters: dict[str, StoreCluster] = {}
 
     def check(self, location: str) -> None:
         """Makes the client for `location`. Raises: SpecError for a location or a property that it cannot obey."""
@@ -286,7 +286,7 @@ class StoreIO(FileIO):
     def _hdfs(self, location: str, address: Address) -> StoreFile:
         return self._cluster(address).file(location, address.key)
 
-    def _cluster(self, address: Address) -> Cluster:
+    def _cluster(self, address: Address) -> StoreCluster:
         if address.bucket not in self._clusters:
             self._clusters[address.bucket] = STORES.get(address.kind).opener(self.properties, address.bucket)
         return self._clusters[address.bucket]

@@ -33,7 +33,7 @@ from frazil.upsert.key_updates.old_rows import (
     LATER_KEYS,
     OLD_KEY,
     KeyUpdates,
-    Place,
+    RecordIndex,
     Walk,
     find_key_updates,
     record_of,
@@ -102,7 +102,7 @@ class ChangeRows:
         self._parts: list[_Part] = []
         self._pending = 0
         self._is_kept = target.known.is_single_task
-        self._departed: set[Place] = set()
+        self._departed: set[RecordIndex] = set()
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.
         self.lost: set[tuple[str, int, int]] = set() if lost is None else lost

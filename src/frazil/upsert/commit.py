@@ -127,7 +127,7 @@ def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[Liv
 
 
 def write_rows(
-    batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile], own: OwnFiles
+    batch: MergedChanges, live_rows: Found, late: Bools, files: Sequence[LiveFile], own: OwnFiles
 ) -> tuple[list[DataFile], int]:
     """Writes the buffered rows and the rewritten files; returns the data files and the number of values that no row
     had.
@@ -138,7 +138,7 @@ def write_rows(
     missing_required = 0
     try:
         complete = complete_buffered if batch.made is None else batch.made.complete
-        for rows, places, lacking in complete(batch, found, late, files):
+        for rows, places, lacking in complete(batch, live_rows, late, files):
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
             missing_required += lacking
         for rewritten in own.rewritten:
@@ -167,7 +167,7 @@ _ids = ColumnCache(_CACHE_BYTES)
 _NONE_YET = np.iinfo(np.int64).max
 
 
-def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
+def kept_ids(batch: MergedChanges, live_rows: Found, late: Bools) -> Ints:
     """Returns per change the row id of the live row that it replaces, int64 `(n_changes,)`; NO_ID without one. Where a
     key has several live rows, the smallest id is kept. late: the keys whose change is late.
 
@@ -175,7 +175,7 @@ def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
     """
     last = batch.latest.last
     is_row = (batch.ranked.ops[last] == UPSERT) & ~late
-    hits = [replacing for in_file in found.hits if (replacing := in_file.only(is_row[in_file.keys])).rows.size]
+    hits = [replacing for in_file in live_rows.hits if (replacing := in_file.only(is_row[in_file.keys])).rows.size]
     ids = np.full(len(batch.ranked), _NONE_YET)
     for replaced, values in zip(
         hits, in_threads(lambda hit: row_ids(batch.target, hit.file, hit.rows), hits), strict=True

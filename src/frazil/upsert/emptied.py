@@ -122,14 +122,14 @@ class EmptiedRows:
         complete_files = {file.path for file in self.complete_files}
         return [file for file in files if file.path not in complete_files]
 
-    def without_rows(self, found: Found) -> Found:
-        """Returns `found` without the rows that the truncate deletes."""
+    def without_rows(self, live_rows: Found) -> Found:
+        """Returns `live_rows` without the rows that the truncate deletes."""
         gone = {path: bits for path, (_, bits) in self.gone.items()}
         hits = [
             in_file.only(~are_in(in_file.rows, gone[in_file.file.path])) if in_file.file.path in gone else in_file
-            for in_file in found.hits
+            for in_file in live_rows.hits
         ]
-        return replace(found, hits=[in_file for in_file in hits if in_file.rows.size])
+        return replace(live_rows, hits=[in_file for in_file in hits if in_file.rows.size])
 
 
 def find_emptied(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> EmptiedRows:

@@ -80,4 +80,4 @@ class TaskChanges:
     def report(self) -> ChangeReport:
         """Returns the changes as the driver needs them."""
         notes = {**self.late.notes(), **self._notes.notes()}
-        return ChangeReport(self._touched, self.last_deletes.found(), notes)
+        return ChangeReport(self._touched, self.last_deletes.read_deletes(), notes)

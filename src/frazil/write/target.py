@@ -23,7 +23,7 @@ from frazil.process.program import Program, SparkPart
 from frazil.schema.arrow import Bools, arrow_field
 from frazil.schema.names import spelled
 from frazil.schema.parts import with_requirement
-from frazil.schema.projection import HEADERS, KEY, Layout, Shaping, make_layout
+from frazil.schema.projection import HEADERS, KEY, Projection, Shaping, make_projection
 from frazil.schema.selection import Path
 from frazil.shares.share import Share
 from frazil.stages.record_key import RecordKey
@@ -400,10 +400,10 @@ class TableTarget:
         )
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> Projection:
         """The fields to decode and the columns they feed, of a table with `shaping`."""
         assert self.shaping is not None
-        return make_layout(self.fields, self.shaping)
+        return make_projection(self.fields, self.shaping)
 
     @property
     def origins(self) -> dict[str, Path | None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from frazil.kafka.fetch.cluster import Cluster
+from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.kafka.fetch.columns import Wanted
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.types import OffsetRange
@@ -91,7 +91,7 @@ class History:
         producer.commit_transaction(30) if self.chance.happens(0.5) else producer.abort_transaction(30)
 
 
-def fields_of(client: Cluster, ranges: list[OffsetRange], wanted: Wanted) -> dict[int, list[Read]]:
+def fields_of(client: KafkaCluster, ranges: list[OffsetRange], wanted: Wanted) -> dict[int, list[Read]]:
     """What is read, as a consumer tells it, by partition."""
     found: dict[int, list[Read]] = {one.partition: [] for one in ranges}
     for row in read(client, ranges, wanted):

@@ -12,7 +12,7 @@ import pytest
 from py4j.java_gateway import PythonProxyPool
 from py4j.protocol import Py4JNetworkError
 
-from frazil.catalog.iceberg.answers import (
+from frazil.catalog.iceberg.commits import (
     Answer,
     NotThere,
     Sending,

@@ -1,4 +1,4 @@
-"""docs/contributing/packages.md lists what packages import of the core: nothing else, and all of it exists."""
+"""docs/contributing/allowed-imports.md lists what packages import of the core: nothing else, and all of it exists."""
 
 from __future__ import annotations
 

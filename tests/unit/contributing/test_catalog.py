@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
+from frazil.runtime.properties import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section
 

@@ -166,7 +166,7 @@ def headers(*records: list[tuple[str | None, bytes | None]] | None) -> pa.ListAr
 
 def reported(array: pa.ListArray, name: str = VALUE_HEADER) -> list[HeaderId | None]:
     found = guids_of(array, name)
-    return [found.found[code] if code >= 0 else None for code in found.codes.tolist()]
+    return [found.headers[code] if code >= 0 else None for code in found.codes.tolist()]
 
 
 def test_a_header_names_the_guid_of_the_schema() -> None:
@@ -176,7 +176,7 @@ def test_a_header_names_the_guid_of_the_schema() -> None:
     assert reported(array) == [guid, guid, None, None, None]
     assert reported(array, KEY_HEADER) == [None, None, None, None, guid]
     assert reported(array.slice(1, 3)) == [guid, None, None]
-    assert len(guids_of(array).found) == 1
+    assert len(guids_of(array).headers) == 1
 
 
 def test_a_header_may_hold_an_id_and_of_protobuf_the_message_s_path() -> None:

@@ -24,7 +24,7 @@ from frazil.ingest.loop.planner import Planner
 from frazil.ingest.loop.service import Service
 from frazil.ingest.plan import MAX_TABLES_PER_JOB
 from frazil.ingest.tables.table import Planned, Table
-from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.isolate import CrashingRecords
 from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
@@ -108,7 +108,7 @@ class NoJobs:
     def __init__(self, *broken: str) -> None:
         self._broken = broken
 
-    def isolate(self, batch: Batch, job: Job) -> Found:
+    def isolate(self, batch: Batch, job: Job) -> CrashingRecords:
         raise NotImplementedError
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002

@@ -19,7 +19,7 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch import connection
-from frazil.kafka.fetch.cluster import Cluster
+from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from tests.fixtures.broker_script import VERSIONS, Client, ScriptedBroker
 from tests.fixtures.certificates import LOOPBACK, Authority, Files
@@ -314,7 +314,7 @@ def test_a_cluster_is_asked_at_each_of_these_addresses() -> None:
         tried.append((host, port))
         raise UnavailableError("away")
 
-    cluster = Cluster({"bootstrap.servers": "PLAINTEXT://[::1]:1, kafka-1,"}, away)
+    cluster = KafkaCluster({"bootstrap.servers": "PLAINTEXT://[::1]:1, kafka-1,"}, away)
     with pytest.raises(UnavailableError, match="away"):
         cluster.refresh(["t"])
     assert tried == [("::1", 1), ("kafka-1", 9092)]

@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from frazil.clock import new_id
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.schema.projection import Shaping, make_layout
+from frazil.schema.projection import Shaping, make_projection
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec
 from frazil.spec.syntax.types import parse_type
@@ -159,7 +159,7 @@ def test_what_is_required_of_a_struct_of_which_nothing_is_taken_is_asked_of_no_r
     kind = parse_type("struct<v: struct<s: struct<p: int>>, l: list<struct<p: int>>>")
     assert isinstance(kind, StructType)
     whole = [member.model_copy(update={"required": True}) for member in kind.fields]
-    layout = make_layout(whole, Shaping(exclude=(("v", "s", "p"), ("l", "element", "p"))))
+    layout = make_projection(whole, Shaping(exclude=(("v", "s", "p"), ("l", "element", "p"))))
     assert (layout.paths, [member.required for member in layout.fields]) == ({}, [False, False])
 
 

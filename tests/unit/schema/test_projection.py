@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.column_names import change_case
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
-from frazil.schema.projection import Shaping, doc_of, extend_shaped, format_path, make_layout, path_in_doc
+from frazil.schema.projection import Shaping, doc_of, extend_shaped, format_path, make_projection, path_in_doc
 from frazil.schema.selection import Level, Path, Selection
 from frazil.spec.syntax.types import parse_type
 
@@ -166,11 +166,11 @@ def test_the_other_field_is_known_after_a_restart_by_the_docs_alone() -> None:
 
 def test_a_declared_column_is_bound_to_the_first_field_of_its_name() -> None:
     declared = new_schema([("user_id", parse_type("string")), ("x", parse_type("int"))])
-    layout = make_layout(declared.fields, FLAT)
+    layout = make_projection(declared.fields, FLAT)
     assert (layout.fields, set(layout.unbound)) == ((), {"user_id", "x"})
     bound = extend(FLAT, declared, user="struct<id: long>")
     assert columns_of(bound) == {"user_id": ("string", "field: user.id"), "x": ("int", None)}
-    assert [(f.name, _words(f.field_type)) for f in make_layout(bound.fields, FLAT).fields] == [
+    assert [(f.name, _words(f.field_type)) for f in make_projection(bound.fields, FLAT).fields] == [
         ("user", "struct<id: string>")
     ]
 
@@ -187,7 +187,7 @@ def test_a_field_with_a_column_of_its_own_leaves_its_struct() -> None:
         shaping, new_schema([("total", parse_type("decimal(12,2)"))]), order="struct<id: long, total: double>"
     )
     assert columns_of(schema) == {"total": ("decimal(12, 2)", None), "order": ("struct<id: long>", None)}
-    layout = make_layout(schema.fields, shaping)
+    layout = make_projection(schema.fields, shaping)
     assert [_words(f.field_type) for f in layout.fields] == ["struct<id: long, total: decimal(12, 2)>"]
     assert layout.column_path(("order", "total")) == ("total",)
     assert layout.column_path(("order", "id")) == ("order", "id")
@@ -196,7 +196,7 @@ def test_a_field_with_a_column_of_its_own_leaves_its_struct() -> None:
 def test_what_is_left_out_is_not_decoded_though_its_column_is_there() -> None:
     shaping = Shaping(exclude=(("b",), ("s", "x")))
     columns: dict[str, Any] = {"a": "long", "b": "long", "s": "struct<x: long, y: long>"}
-    layout = make_layout(new_schema([(n, parse_type(w)) for n, w in columns.items()]).fields, shaping)
+    layout = make_projection(new_schema([(n, parse_type(w)) for n, w in columns.items()]).fields, shaping)
     assert [(f.name, _words(f.field_type)) for f in layout.fields] == [("a", "long"), ("s", "struct<y: long>")]
 
 

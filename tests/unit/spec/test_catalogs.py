@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
+from frazil.runtime.properties import catalog_properties, spark_conf, uses_aws
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_section
 
 HIVE = "catalog: {type: hive, uri: 'thrift://h:9083', warehouse: lake}\n"

@@ -112,4 +112,4 @@ def test_a_secret_file_is_remembered_with_what_is_inside(tmp_path: Path) -> None
     (tmp_path / "jaas").write_text('x.PlainLoginModule required username="f" password="hunter2";')
     secrets = Secrets({})
     secrets.resolve(f"${{file:{tmp_path / 'jaas'}}}", "sasl.jaas.config")
-    assert "hunter2" in secrets.found
+    assert "hunter2" in secrets.secret_texts

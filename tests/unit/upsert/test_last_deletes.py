@@ -48,18 +48,18 @@ def test_what_is_read_behind_a_delete_takes_its_place() -> None:
     deletes = _after([0], (0, 5, "x"), (1, 5, "x"))
     deletes.take("a", [], _records((0, 6, "y")))
     assert _told(deletes, (0, 7, "x")) == []
-    assert deletes.found() == ()
+    assert deletes.read_deletes() == ()
     deletes.take("a", [0, 2], _records((0, 8, "x"), (1, 6, "x"), (0, 9, "z")))
-    assert [(last.partition, last.offset) for last in deletes.found()] == [(0, 9)]
+    assert [(last.partition, last.offset) for last in deletes.read_deletes()] == [(0, 9)]
     assert _told(deletes, (0, 10, "z")) == [True]
 
 
 def test_deletes_of_the_batches_before_are_known_and_no_finding_of_the_task() -> None:
-    (last,) = _after([0], (0, 5, "x")).found()
+    (last,) = _after([0], (0, 5, "x")).read_deletes()
     deletes = LastDeletes([last])
     assert _told(deletes, (0, 6, "x")) == [True]
     deletes.take("a", [], _records((1, 1, "x")))
-    assert (_told(deletes, (0, 6, "x")), deletes.found()) == ([True], ())
+    assert (_told(deletes, (0, 6, "x")), deletes.read_deletes()) == ([True], ())
 
 
 def test_progress_has_those_that_all_of_its_records_end_with() -> None:

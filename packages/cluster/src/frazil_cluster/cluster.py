@@ -1,4 +1,4 @@
-"""The port `frazil.runtime.jvm.Cluster`: what the driver asks of the cluster whose master the pipeline file names."""
+"""The port `frazil.runtime.jvm.SparkCluster`: what the driver asks of the cluster whose master the pipeline file names."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class SparkCluster:
         self._url = url
 
     def python(self, conf: Mapping[str, str]) -> str:
-        """See Cluster."""
+        """See SparkCluster."""
         return executor_python(conf)
 
     def settings(self, conf: Mapping[str, str], limit_s: float | None) -> dict[str, str]:
-        """See Cluster."""
+        """See SparkCluster."""
         return ship_settings(conf, self._url, limit_s)
 
     def ask(self, jvm: Any, conf: Mapping[str, str]) -> None:
-        """See Cluster. Only a standalone master is asked."""
+        """See SparkCluster. Only a standalone master is asked."""
         if is_standalone(self._url):
             ask_master(jvm, conf, self._url)
 
     def watch(self, jvm: Any, context: Any, conf: Mapping[str, str], clock: Clock) -> ApplicationWatch:
-        """See Cluster."""
+        """See SparkCluster."""
         watch = ApplicationWatch(jvm, context, conf, clock)
         watch.start()
         return watch
 
     def check(self, conf: Mapping[str, str], environment: Mapping[str, str], jvm: Any) -> Iterator[Finding]:
-        """See Cluster."""
+        """See SparkCluster."""
         return check_master(self._url, conf, environment, jvm)

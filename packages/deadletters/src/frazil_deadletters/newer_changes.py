@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.dead_letters.files import Place
 from frazil.decode.columns import Mismatch
 from frazil.decode.limits import plain_columns
 from frazil.error_classes import ErrorClass
@@ -22,7 +21,7 @@ from frazil.rows.metadata_columns import batch_of
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.stages.changes import DELETE, Changes
-from frazil.types import OffsetRange, Progress
+from frazil.types import OffsetRange, Place, Progress
 from frazil.upsert.change_notes import AGAIN
 from frazil.upsert.change_rows import rank
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate

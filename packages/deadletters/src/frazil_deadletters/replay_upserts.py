@@ -20,7 +20,7 @@ from frazil.catalog.progress import COMMIT_ID, LOOKUPS, REMOVED, REPLAY_ID, dump
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters import files as stored
-from frazil.dead_letters.files import Place, ReplayResult, Selection, places_of
+from frazil.dead_letters.files import ReplayResult, Selection, places_of
 from frazil.dead_letters.pending import RemovedDeadLetters, clear_mark, mark_removal, remove_dead_letters, replace_files
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.decode.columns import Mismatch
@@ -38,7 +38,7 @@ from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import Bools, Records, pick
 from frazil.stages.changes import UPSERT, Changes
-from frazil.types import DataFile, Progress, RowDelta
+from frazil.types import DataFile, Place, Progress, RowDelta
 from frazil.upsert.change_notes import not_alone
 from frazil.upsert.commit import Prepared, ValuesMissing
 from frazil.upsert.deduplicate import LatestChanges, Ranked, concat_ranked

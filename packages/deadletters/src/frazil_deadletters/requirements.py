@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog
-from frazil.dead_letters.files import Place, places_of, records_of
+from frazil.dead_letters.files import places_of, records_of
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
@@ -23,9 +23,10 @@ from frazil.ingest.tables.schema_changes import accept_columns, adder, within_li
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.state import find_no_op_change
 from frazil.ingest.tables.table import Table, set_key_columns
-from frazil.ingest.tasks.isolate import MOST_FOUND, load_found, search
+from frazil.ingest.tasks.isolate import MOST_FOUND, load_crashing, search
 from frazil.ingest.tasks.task_job import Job
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
+from frazil.types import Place
 from frazil.write.target import TableTarget
 
 
@@ -147,7 +148,7 @@ def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place
     job, crashing = Job({topic: target}), dict[Place, Mismatch]()
     while suspects.num_rows:
         batches = [pa.RecordBatch.from_pydict(records_of(target, batch)) for batch in suspects.to_batches()]
-        answer = load_found(text for out in search(job, batches) for text in out.column("report").to_pylist())
+        answer = load_crashing(text for out in search(job, batches) for text in out.column("report").to_pylist())
         if answer.together:  # Nobody knows which of them can be read together.
             return crashing | dict.fromkeys(places_of(suspects), _mismatch(answer.together[0].reason))
         crashing |= {

@@ -16,7 +16,7 @@ from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import evaluate
 from frazil.process.program import Expression, Field, Origins, Program, Project, fields_of, origins_of
 from frazil.schema.arrow import Bools, Records, Rows
-from frazil.stages.findings import Finding, QueriedRows, are_any
+from frazil.stages.findings import QueriedRows, StageFinding, are_any
 from frazil.stages.stage import RowCondition, TableStage
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ExpectStage(TableStage):
         """See TableStage."""
         return [RowCondition(each.name, each.text, f"expect.{each.name}", remedy=_REMEDY) for each in self.expectations]
 
-    def judge(self, rows: QueriedRows) -> Iterator[Finding]:
+    def judge(self, rows: QueriedRows) -> Iterator[StageFinding]:
         """Yields the expectations that records do not meet: the condition is not true, or fails, for a row of theirs."""
         conditions = tuple((each.name, dict(rows.program.conditions)[each.name]) for each in self.expectations)
         columns = {field.name: column for field, column in zip(rows.program.output, rows.columns, strict=True)}
@@ -85,7 +85,7 @@ def _unjudged(rows: QueriedRows, condition: Expression) -> Bools:
 
 def _finding(
     expectation: Expectation, condition: Expression, rows: QueriedRows, columns: Records, unmet: Rows
-) -> Finding:
+) -> StageFinding:
     """Returns the records of the rows `unmet`, int64 of shape (n_unmet,)."""
     records, first = np.unique(rows.records[unmet], return_index=True)
     explained = slice(None) if expectation.outcome == "refuse" else slice(1)
@@ -97,4 +97,4 @@ def _finding(
         reasons[record] = f"{text}: {values}" if values else text
     mask = np.zeros(rows.count, np.bool_)
     mask[records] = True
-    return Finding(expectation.name, mask, reasons, ErrorClass.FAILED_EXPECTATION, expectation.outcome)
+    return StageFinding(expectation.name, mask, reasons, ErrorClass.FAILED_EXPECTATION, expectation.outcome)

@@ -16,8 +16,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.commits import is_conflict
 from frazil.catalog.iceberg.java import java_errors
 from frazil.catalog.iceberg.store_access import probe_store
 from frazil.clock import new_id

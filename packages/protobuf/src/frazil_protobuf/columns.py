@@ -22,8 +22,8 @@ from frazil_protobuf.program import (
     I64,
     LENGTH_MASK,
     Cells,
+    FieldPlace,
     Flags,
-    Place,
     Refusals,
     Spot,
     copy_slices,
@@ -215,7 +215,7 @@ def read_records(cells: Cells, refusals: Refusals) -> list[pa.Array]:
     return [_read_place(cells, place, 0, mask, refusals) for place in cells.program.places]
 
 
-def _read_place(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
+def _read_place(cells: Cells, place: FieldPlace, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
     """Returns one field of a message whose cells are in `domain`. mask: where the message is present (None: everywhere)."""
     if place.member.shape == "list":
         return _read_list(cells, place, domain, mask, refusals)
@@ -227,7 +227,7 @@ def _read_place(cells: Cells, place: Place, domain: int, mask: Flags | None, ref
     return _read_values(cells, Spot(place, place.column, domain, valid), refusals)
 
 
-def _presence(cells: Cells, place: Place, domain: int) -> Flags | None:
+def _presence(cells: Cells, place: FieldPlace, domain: int) -> Flags | None:
     if place.oneof >= 0:
         chosen: Flags = cells.words_of(place.oneof, domain) == place.number + 1
         return chosen
@@ -238,13 +238,13 @@ def _read_values(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return _READERS[spot.place.member.value.kind](cells, spot, refusals)
 
 
-def _read_list(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
+def _read_list(cells: Cells, place: FieldPlace, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
     offsets = offsets_from(cells.words_of(place.column, domain))
     items = _read_values(cells, Spot(place, place.element, place.domain, None), refusals)
     return list_array(offsets, items, validity(mask))
 
 
-def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
+def _read_map(cells: Cells, place: FieldPlace, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
     counts = cells.words_of(place.column, domain)
     key_place, value_place = place.inside
     keys = _read_values(cells, Spot(key_place, key_place.column, place.domain, None), refusals)
@@ -276,7 +276,7 @@ def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
 
 
 def _refuse_missing(
-    cells: Cells, places: tuple[Place, ...], domain: int, visible: Flags | None, refusals: Refusals
+    cells: Cells, places: tuple[FieldPlace, ...], domain: int, visible: Flags | None, refusals: Refusals
 ) -> None:
     """Refuses the records of messages without a required field (proto2)."""
     for place in places:

@@ -24,7 +24,7 @@ _WIRES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class FieldPlace:
     """The positions of the cells of one field."""
 
     #: The field.
@@ -42,7 +42,7 @@ class Place:
     #: The column with the number of the member that is set (-1: in no oneof).
     oneof: int
     #: The fields of its message.
-    inside: tuple[Place, ...]
+    inside: tuple[FieldPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Program:
     """The tables of one schema."""
 
     #: The fields of the record.
-    places: tuple[Place, ...]
+    places: tuple[FieldPlace, ...]
     #: The path of each field, for messages.
     paths: tuple[str, ...]
     #: The table of fields (see `layout`).
@@ -119,7 +119,7 @@ class _Builder:
         self.column_domain: list[int] = []
         self.parents: list[tuple[int, int]] = [(0, -1)]
 
-    def message(self, members: tuple[Member, ...], domain: int, path: str) -> tuple[Place, ...]:
+    def message(self, members: tuple[Member, ...], domain: int, path: str) -> tuple[FieldPlace, ...]:
         """Adds a message whose fields have cells in `domain`; its fields are consecutive, in the order of their numbers."""
         first = len(self.fields)
         ordered = sorted(members, key=lambda member: member.number)
@@ -134,7 +134,7 @@ class _Builder:
         }
         return tuple(places[member.name] for member in members)
 
-    def _field(self, number: int, member: Member, domain: int, oneofs: dict[str, int], path: str) -> Place:
+    def _field(self, number: int, member: Member, domain: int, oneofs: dict[str, int], path: str) -> FieldPlace:
         column, element, inner = self._column(domain), -1, 0
         own_path = f"{path}.{member.name}".removeprefix(".")
         self.paths[number] = own_path
@@ -148,13 +148,13 @@ class _Builder:
         child = len(self.messages) if member.value.op in (layout.MESSAGE, layout.GROUP) else 0
         self.fields[number] = [member.number << 3 | likely, member.value.op, wire, 0, -1, inner, child, -1, 0]
         self.columns[number] = [column, element, oneof]
-        inside: tuple[Place, ...] = ()
+        inside: tuple[FieldPlace, ...] = ()
         if child:
             below = f"{own_path}.element" if member.shape == "list" else own_path
             inside = self.message(member.value.members, inner if member.shape != "one" else domain, below)
             if member.shape != "map" and member.value.kind != "struct":  # Its fields are no columns of their own.
                 self.paths[number + 1 :] = [below if p.startswith(f"{below}.") else p for p in self.paths[number + 1 :]]
-        return Place(member, own_path, number, column, element, inner, oneof, inside)
+        return FieldPlace(member, own_path, number, column, element, inner, oneof, inside)
 
     def _column(self, domain: int) -> int:
         self.column_domain.append(domain)
@@ -274,7 +274,7 @@ class Spot:
     """One column of values to be read."""
 
     #: The field.
-    place: Place
+    place: FieldPlace
     #: The column of the values.
     column: int
     #: The domain of the values.

@@ -27,7 +27,7 @@ from frazil.ops.audit import record_command
 from frazil.ops.reports import to_json
 from frazil.ops.seen_by_readers import PublishReport
 from frazil.ops.status import find_tables
-from frazil.runtime.connect import running_jvm
+from frazil.runtime.properties import running_jvm
 from frazil.spec import PipelineSpec
 from frazil.types import MAIN, Progress
 from frazil_publish.audits import NO_AUDITS

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.iceberg.answers import is_conflict, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.commits import is_conflict, lost_answers
 from frazil.catalog.iceberg.java import is_not_there, java_errors, unavailable
 from frazil.catalog.iceberg.opening import commit_where
 from frazil.catalog.maintenance_port import MOVE_ID, BranchMove, left

@@ -31,7 +31,7 @@ from frazil.process.program import Program
 from frazil.schema.arrow import Ints
 from frazil.types import as_json
 from frazil.write.target import TableTarget
-from frazil_replay.snapshots import Keep, Place, Rows, Snapshots, read_rows
+from frazil_replay.snapshots import FilePosition, Keep, Rows, Snapshots, read_rows
 from frazil_replay.values import Encoder
 
 _WHERE = "--where"
@@ -101,7 +101,7 @@ class ReplayProgress:
     #: The last snapshot.
     snapshot_id: int
     #: The row to be written next.
-    place: Place = field(default_factory=Place)
+    place: FilePosition = field(default_factory=FilePosition)
     #: The number of records written.
     records: int = 0
     is_complete: bool = False
@@ -116,7 +116,7 @@ def load_progress(text: str) -> ReplayProgress | None:
     if not text:
         return None
     fields = json.loads(text)
-    return ReplayProgress(**{**fields, "place": Place(**fields["place"])})
+    return ReplayProgress(**{**fields, "place": FilePosition(**fields["place"])})
 
 
 class Pace:
@@ -205,7 +205,7 @@ class Replay:
                 part = records[start : start + most - len(pending)]
                 pending += part
                 start += len(part)
-                place = Place(rows.file, int(rows.positions[start - 1]) + 1)
+                place = FilePosition(rows.file, int(rows.positions[start - 1]) + 1)
                 progress = replace(progress, place=place, records=progress.records + len(part))
                 if len(pending) >= most or size >= _BYTES:
                     yield pending, progress

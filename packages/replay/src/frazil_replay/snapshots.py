@@ -164,7 +164,7 @@ def _sorted(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class FilePosition:
     """The row to be read next."""
 
     #: The number of files before it.
@@ -186,7 +186,7 @@ class Rows:
     file: int
 
 
-def read_rows(target: TableTarget, files: Iterable[FileRows], begin: Place, keep: Keep | None) -> Iterator[Rows]:
+def read_rows(target: TableTarget, files: Iterable[FileRows], begin: FilePosition, keep: Keep | None) -> Iterator[Rows]:
     """Yields the rows from `begin` on, none of which `keep` leaves out; None: all are wanted.
 
     Raises: OSError where the store fails; UnavailableError where a delete file cannot be read.

@@ -12,7 +12,7 @@ import pytest
 
 from frazil.kafka.port import OutFields
 from frazil_replay.replay import Pace, Replay, ReplayProgress, Request, load_progress, one_ahead
-from frazil_replay.snapshots import FileRows, Place, Snapshots
+from frazil_replay.snapshots import FilePosition, FileRows, Snapshots
 from frazil_replay.values import JsonEncoder
 from frazil_testing.memory_kafka import MemoryOutbox
 from frazil_testing.twins import FakeClock
@@ -22,7 +22,7 @@ REQUEST = Request("t", "i", "topic", None, None, "", "json", (), ())
 
 
 def test_progress_is_read_back_as_it_was() -> None:
-    progress = ReplayProgress(7, Place(3, 11), 5, is_complete=True)
+    progress = ReplayProgress(7, FilePosition(3, 11), 5, is_complete=True)
     assert load_progress(progress.dump()) == progress
     assert load_progress("") is None
 

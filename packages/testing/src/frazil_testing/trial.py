@@ -17,7 +17,7 @@ from frazil.catalog.port import Catalog
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError, UnusableType
-from frazil.ingest.batches.schema_updates import NewTables
+from frazil.ingest.batches.schema_updates import TableCreator
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics
 from frazil.ingest.tables.first_values import refused_kinds
@@ -186,7 +186,7 @@ class Trial:
         state = self._catalog.load(table.name)
         if state is not None:
             self._copies.adopt(state)
-            table.state = NewTables(self._copies, self._queries).with_declared(table, state)
+            table.state = TableCreator(self._copies, self._queries).with_declared(table, state)
             table.state = self._queries.load(table) if table.spec.has_query else table.state
         for _ in range(_ROUNDS):
             needs = self._needs(table, records)
@@ -220,7 +220,7 @@ class Trial:
             accepted, rejected = accept_columns(records, wanted, self._queries.checking(table))
             schema = checked_change(table, adder(records.spec, accepted), needs.key_columns)(Schema())
             table.schema.rejected |= rejected
-            created = NewTables(self._copies, self._queries).create(table, schema, needs.key_columns)
+            created = TableCreator(self._copies, self._queries).create(table, schema, needs.key_columns)
         except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
         except (TypeRefused, UnusableType, UnavailableError) as error:

@@ -20,7 +20,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.batches.workers import Done
 from frazil.ingest.plan import read_once
 from frazil.ingest.tables.queries import Queries
-from frazil.ingest.tasks.isolate import Found, load_found, search
+from frazil.ingest.tasks.isolate import CrashingRecords, load_crashing, search
 from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
@@ -143,12 +143,12 @@ class MemoryJobs:
             batch = batch.append_column(name, values)
         return batch
 
-    def isolate(self, batch: Batch, job: Job) -> Found:
+    def isolate(self, batch: Batch, job: Job) -> CrashingRecords:
         """See JobRunner."""
         columns = source_columns(job)
         most = most_value_bytes(job)
         records = list(chain.from_iterable(self._read(r, columns, most) for r in batch.ranges))
-        return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
+        return load_crashing(text for answer in search(job, records) for text in answer.column("report").to_pylist())
 
     def _read(self, r: OffsetRange, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         topic = self._source.by_name.get(r.topic)

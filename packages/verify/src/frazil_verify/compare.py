@@ -33,7 +33,7 @@ from frazil.types import DataFile, OffsetRange
 from frazil.upsert.change_notes import dependence
 from frazil.upsert.deduplicate import load_ranked
 from frazil.write.target import TableFiles, TableTarget
-from frazil_replay.snapshots import FileRows, Place, read_rows
+from frazil_replay.snapshots import FilePosition, FileRows, read_rows
 from frazil_replay.values import JsonEncoder
 from frazil_verify.copies import ASIDE
 
@@ -183,13 +183,13 @@ def _add_wanted(rows: _Rows, target: TableTarget, ranges: Sequence[OffsetRange],
         if why:
             raise NotComparable(why)
         files = [FileRows(_live(file)) for file in report.written.data]
-        for batch in read_rows(local, files, Place(), None):
+        for batch in read_rows(local, files, FilePosition(), None):
             rows.add(batch.batch, -1)
     return report
 
 
 def _add_changes(rows: _Rows, target: TableTarget, files: Iterable[FileRows]) -> None:
-    for batch in read_rows(target, files, Place(), None):
+    for batch in read_rows(target, files, FilePosition(), None):
         rows.add(batch.batch, -1 if batch.source.change_type == "DELETE" else 1)
 
 
@@ -204,7 +204,7 @@ def _add_upserts(rows: _Rows, target: TableTarget, files: Iterable[FileRows], re
     for touched_keys in report.changes.touched:
         columns = load_ranked(touched_keys.keys).keys
         touched.update(keys.encode(pa.RecordBatch.from_arrays(list(columns), [path[0] for path in paths])))
-    for batch in read_rows(target, files, Place(), None):
+    for batch in read_rows(target, files, FilePosition(), None):
         if batch.source.change_type == "DELETE":
             gone = keys.encode(batch.batch.select([path[0] for path in paths]))
             stray += sum(key not in touched for key in gone)

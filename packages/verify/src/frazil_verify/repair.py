@@ -41,7 +41,7 @@ from frazil.write.digests import row_hashes
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
-from frazil_replay.snapshots import FileRows, Place, read_rows
+from frazil_replay.snapshots import FilePosition, FileRows, read_rows
 from frazil_verify.copies import has_lost_records
 from frazil_verify.findings import Finding, Kind
 from frazil_verify.history import read_history
@@ -294,7 +294,7 @@ def _removed(
     names, hashes = [field.name for field in target.arrow_schema], np.array(sorted(wanted), np.uint64)
     unread = [file for file in files if file not in scanned] if left else []
     scanned |= {file: [] for file in unread}
-    for stored in read_rows(target, [FileRows(file) for file in unread], Place(), None) if unread else ():
+    for stored in read_rows(target, [FileRows(file) for file in unread], FilePosition(), None) if unread else ():
         values = row_hashes(stored.batch.select(names))
         is_wanted = np.isin(values, hashes)
         pairs = zip(stored.positions[is_wanted].tolist(), values[is_wanted].tolist(), strict=True)

@@ -31,8 +31,8 @@ from frazil.kafka.reader import KafkaReader
 from frazil.ops.status import find_tables
 from frazil.printable import counted, percent, plural
 from frazil.report import TaskReport
-from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
+from frazil.runtime.properties import running_jvm
 from frazil.spec import PipelineSpec
 from frazil.spec.grouped_tables import groups_of
 from frazil.spec.models import TableSpec

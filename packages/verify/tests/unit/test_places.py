@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from frazil.ingest.batches import pipeline
+from frazil.ingest.batches import steps
 from frazil.ingest.tables.table import Table
 from frazil.ledger import Ledger
 from frazil.write.plain_target import plain_target
@@ -64,7 +64,7 @@ def test_rows_from_before_the_first_ledger_are_of_records_too(
     values = [Sent(0, json.dumps({"id": number}).encode()) for number in range(10)]
     with monkeypatch.context() as patch:
         if is_older:
-            patch.setattr(pipeline, "next_ledger", lambda *_: None)
+            patch.setattr(steps, "next_ledger", lambda *_: None)
         filled = Filled.of(tmp_path, {"metadata": ["partition", "offset"]}, values)
     filled.loop.produce(values)
     filled.loop.run(50)

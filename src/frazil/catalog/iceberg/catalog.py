@@ -16,7 +16,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.iceberg.answers import Answer, Refresh, Sending, lost_answers, set_property
+from frazil.catalog.iceberg.commits import Answer, Refresh, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from frazil.catalog.iceberg.answers import Refresh, send_once
+from frazil.catalog.iceberg.commits import Refresh, send_once
 from frazil.catalog.iceberg.data_files import Dropped, MethodHandles, dropped_fields
 from frazil.catalog.iceberg.java import array_of, each, head_of, remove, summary_of
 from frazil.clock import new_id

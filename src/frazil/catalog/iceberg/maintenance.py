@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.answers import change, is_conflict, send_once, set_property
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.commits import change, is_conflict, send_once, set_property
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg.data_files import Described, dropped_fields
 from frazil.catalog.iceberg.dropped_columns import forget_dropped_values

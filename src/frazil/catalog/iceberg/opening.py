@@ -13,7 +13,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.answers import is_conflict
+from frazil.catalog.iceberg.commits import is_conflict
 from frazil.catalog.iceberg.java import (
     FORBIDDEN,
     array_of,

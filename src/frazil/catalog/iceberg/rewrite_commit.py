@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.catalog.iceberg.answers import send_once
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.commits import send_once
 from frazil.catalog.iceberg.data_files import DataFiles, Described
 from frazil.catalog.iceberg.java import each, head_of, maintenance_workers, newest_snapshot, remove, summary_of
 from frazil.catalog.iceberg.validators import RewriteValidator

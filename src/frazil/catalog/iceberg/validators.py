@@ -1,4 +1,4 @@
-"""Validators that Iceberg calls on every commit attempt: whether the main branch is still as the commit expects.
+"""Validators that Iceberg calls on every commit attempt: whether the branch is still as the commit expects.
 
 They run in a callback of the JVM to Python, inside the commit, and must never raise: an exception would look like an
 unknown outcome, so every problem is a refusal.

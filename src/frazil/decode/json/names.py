@@ -52,15 +52,15 @@ def list_keys(
     alike: NDArray[np.int64],
     seed: int,
     index: I32,
-    found: I32,
+    first_keys: I32,
     stack: U8,
 ) -> int:
-    """Writes the first byte and the length of each key's first occurrence to `found`, int32 of shape (n, 2). Returns the
-    number of keys; -1 where `found` has too few places.
+    """Writes the first byte and the length of each key's first occurrence to `first_keys`, int32 of shape (n, 2). Returns
+    the number of keys; -1 where `first_keys` has too few places.
 
     Rows whose kind is not OBJECT or with an `error` are skipped; a malformed object ends at its fault. alike: the sorted
     `fold_hash`es of the wanted keys, to which keys that are not ASCII are added; empty for every key. index: a power of
-    two of places, more than `found` has, each -1.
+    two of places, more than `first_keys` has, each -1.
     """
     count = 0
     mask = index.size - 1
@@ -84,15 +84,15 @@ def list_keys(
                 k = hash_key(i, length, seed) & mask
                 while index[k] >= 0:
                     key_at = index[k]
-                    if found[key_at, 1] == length and same_bytes(i, base + found[key_at, 0], length, end):
+                    if first_keys[key_at, 1] == length and same_bytes(i, base + first_keys[key_at, 0], length, end):
                         break
                     k = (k + 1) & mask
                 if index[k] < 0:
-                    if count == found.shape[0]:
+                    if count == first_keys.shape[0]:
                         return -1
                     index[k] = count
-                    found[count, 0] = i - base
-                    found[count, 1] = length
+                    first_keys[count, 0] = i - base
+                    first_keys[count, 1] = length
                     count += 1
             i = skip_space(j + 1, end)
             if i >= end or load8(i) != 0x3A:

@@ -36,7 +36,7 @@ class KeyUpdates:
     unpaired: tuple[Place, ...] = ()
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
-        """See Finding."""
+        """See BatchFinding."""
         table, notes, unpaired = planned.table, key_update_notes(report.changes), frozenset(self.unpaired)
         state = table.changes.key_updates
         planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
@@ -68,7 +68,7 @@ class HiddenLate:
     """A task may have taken a late record for one in time: one task reads the batch again."""
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         planned.table.changes.is_single_task = True
 
 

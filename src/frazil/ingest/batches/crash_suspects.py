@@ -23,7 +23,7 @@ from frazil.ingest.failures import TableStopped, TaskFailedError
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
-from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.isolate import CrashingRecords
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange
 
@@ -164,28 +164,28 @@ def _read(path: Path) -> dict[str, _Suspect]:
     return {}
 
 
-def apply_found(planned: Planned, error: TaskFailedError, found: Found) -> Stop | Retry | None:
+def apply_crashing(planned: Planned, error: TaskFailedError, crashing: CrashingRecords) -> Stop | Retry | None:
     """Applies the result of a search for the records that crash a task. Returns the outcome of the batch, or None where
     it is planned again: without crashing records, or with fewer records.
     """
     table = planned.table
-    if found.records:
-        table.bad_records.crashing |= frozenset(found.records)
-        for record in found.records:
+    if crashing.records:
+        table.bad_records.crashing |= frozenset(crashing.records)
+        for record in crashing.records:
             place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning("crashing_record_found", table=table.name, **place, reason=record.reason)
-    elif found.together and table.schedule.read_less(planned.batch.span):
-        most, reason = table.schedule.most_records, found.together[0].reason
+    elif crashing.together and table.schedule.read_less(planned.batch.span):
+        most, reason = table.schedule.most_records, crashing.together[0].reason
         log.warning("batch_size_reduced", table=table.name, records=most, reason=reason)
-    elif found.together or table.bad_records.searches >= MOST_SEARCHES:
-        return Stop(_not_isolated(planned.batch, found, error))
+    elif crashing.together or table.bad_records.searches >= MOST_SEARCHES:
+        return Stop(_not_isolated(planned.batch, crashing, error))
     else:
         return Retry(error)
     table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
     return None
 
 
-def _not_isolated(batch: Batch, result: Found, error: FrazilError) -> TableStopped:
+def _not_isolated(batch: Batch, result: CrashingRecords, error: FrazilError) -> TableStopped:
     """Returns the error of a table whose task fails, where no single record fails alone."""
     first = result.together[0] if result.together else None
     cause = first.reason if first else error.message

@@ -24,8 +24,8 @@ from frazil.ingest.failures import FunctionFailedError, TaskFailedError, is_jvm_
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.tasks.isolate import Found, load_found, search_of
-from frazil.ingest.tasks.spark_inputs import STEP, first_stage, second_stage_of
+from frazil.ingest.tasks.isolate import CrashingRecords, load_crashing, search_of
+from frazil.ingest.tasks.spark_inputs import STEP, first_pass, second_pass_of
 from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import REPORT_SCHEMA, Job, wanted_of
 from frazil.kafka.properties import task_properties
@@ -82,7 +82,7 @@ class JobRunner(Protocol):
         otherwise.
         """
 
-    def isolate(self, batch: Batch, job: Job) -> Found:
+    def isolate(self, batch: Batch, job: Job) -> CrashingRecords:
         """Returns the records of a batch that crash the task which reads them.
 
         Raises: UnavailableError where the search fails.
@@ -121,14 +121,14 @@ class SparkJobs:
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         """See the protocol."""
-        task = task_of if job.spark_part is None else second_stage_of
+        task = task_of if job.spark_part is None else second_pass_of
         rows = self._collect(batches, job, task, pool=pool)
         return [load_report(row) for row in rows]
 
-    def isolate(self, batch: Batch, job: Job) -> Found:
+    def isolate(self, batch: Batch, job: Job) -> CrashingRecords:
         """See the protocol."""
         apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
-        return load_found(self._collect([apart], job, search_of, pool=_SEARCH_POOL))
+        return load_crashing(self._collect([apart], job, search_of, pool=_SEARCH_POOL))
 
     def _collect(self, batches: Sequence[Batch], job: Job, task_of: Callable[[Job], Task], *, pool: str) -> list[str]:
         """Returns the text of each task. task_of: returns the task of a job."""
@@ -229,7 +229,7 @@ def _with_spark_values(spark: SparkSession, reads: DataFrame, job: Job, part: Sp
     jvm: Any = spark.sparkContext._jvm
     columns = [(STEP, "string"), *((name, json.loads(kind)) for name, kind in input_schema(jvm, part))]
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns]
-    first = partial(first_stage, replace(job, references={}))
+    first = partial(first_pass, replace(job, references={}))
     schema = StructType.fromJson({"type": "struct", "fields": fields})
     inputs = reads.mapInArrow(reading(wanted_of(job), first), schema)
     return DataFrame(with_values(jvm, spark._jsparkSession, inputs._jdf, part), spark)

@@ -29,7 +29,7 @@ from frazil.stages.watch import FEWEST_TO_JUDGE
 from frazil.types import DataFile, DerivedTable, Resolved, advance
 
 
-class Finding(Protocol):
+class BatchFinding(Protocol):
     """A finding of a batch that must be handled before its offsets can be committed: one class, with its own log event
     and its own effect on the next plan.
     """
@@ -63,7 +63,7 @@ class Replan:
     #: The merged report of its tasks.
     report: TaskReport
     #: The findings, in the order in which they are applied.
-    findings: tuple[Finding, ...]
+    findings: tuple[BatchFinding, ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class NewSchemas:
     schemas: Mapping[str, WriterSchema]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         planned.table.schema.add_schemas(self.schemas)
         log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
 
@@ -137,7 +137,7 @@ class SchemaChanged:
     no_op_change: NoOpChange | None = None
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         planned.table.schema.no_op_change = self.no_op_change
         if self.is_visible:
             planned.table.counts.schema_changes["applied"] += 1
@@ -152,7 +152,7 @@ class RejectedFields:
     fields: Mapping[Path, str]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         planned.table.schema.rejected |= self.fields
 
 
@@ -164,7 +164,7 @@ class FirstValuesRefused:
     kinds: RefusedKinds
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         planned.table.schema.refused_kinds |= self.kinds
         for path, (kind, reason) in self.kinds.items():
             words = reason.replace("{value}", f"the first value, {kind},")
@@ -181,7 +181,7 @@ class NewTables:
     tables: tuple[DerivedTable, ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         table, share = planned.table, planned.table.spec.source.share
         assert share is not None
         log.info("routed_tables_found", table=table.name, tables=[derived.name for derived in self.tables])
@@ -198,7 +198,7 @@ class NoColumns:
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
-        """See Finding."""
+        """See BatchFinding."""
         table, counts, search = planned.table, report.counts, planned.table.offsets.search
         search.read_to = advance(planned.position, planned.batch.ranges)
         search.is_without_rows = 0 < counts.record_count == sum(counts.ignored_records.values())
@@ -226,7 +226,7 @@ class BadStart:
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         table = planned.table
         table.schedule.most_records = FEWEST_TO_JUDGE - 1
         log.warning("batch_size_reduced", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
@@ -240,7 +240,7 @@ class FirstBadRecord:
     dead_letters: TableState
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         table = planned.table
         table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
         log.info("dead_letter_capture_started", table=table.name, dead_letter_table=self.dead_letters.name)
@@ -254,7 +254,7 @@ class MissingRequired:
     places: tuple[tuple[str, int, int], ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
-        """See Finding."""
+        """See BatchFinding."""
         table = planned.table
         table.changes.missing_required |= frozenset(self.places)
         log.info("required_values_missing", table=table.name, dead_letters=len(table.changes.missing_required))

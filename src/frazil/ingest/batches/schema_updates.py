@@ -70,25 +70,25 @@ SAMPLE_BYTES = 64 * 1024 * 1024
 """The largest size of the values in one read of the sample, estimated from the average size in the batch."""
 
 
-class NewTables:
+class TableCreator:
     """Creates tables in a catalog."""
 
     def __init__(self, catalog: Catalog, queries: QueryTables) -> None:
         self._catalog = catalog
         self._queries = queries
 
-    def create(self, table: Table, found: Schema | None = None, key_columns: Sequence[str] = ()) -> TableState:
-        """Creates the table with its declared columns, those of `found`, and its metadata columns. key_columns: the fields
-        of the records' keys, where these identify the rows.
+    def create(self, table: Table, record_schema: Schema | None = None, key_columns: Sequence[str] = ()) -> TableState:
+        """Creates the table with its declared columns, those of `record_schema`, and its metadata columns.
+        key_columns: the fields of the records' keys, where these identify the rows.
         """
         spec = table.spec
         if spec.has_query:
-            return self._create_with_query(table, found or Schema(), key_columns)
-        found_fields = found.fields if found is not None else ()
+            return self._create_with_query(table, record_schema or Schema(), key_columns)
+        record_fields = record_schema.fields if record_schema is not None else ()
         columns = {column.name: column.type for column in spec.shape.columns}
-        columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
+        columns |= {field.name: field.field_type for field in record_fields if field.name not in columns}
         columns |= own_columns(spec)
-        docs = {field.name: field.doc for field in found_fields if field.doc}
+        docs = {field.name: field.doc for field in record_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
         refuse_columns(table, schema)
         changes = target_of(table, schema).changes
@@ -160,7 +160,7 @@ class SchemaUpdates:
         self._catalog = catalog
         self._jobs = jobs
         self.queries = QueryTables(catalog, queries, referenced)
-        self.new_tables = NewTables(catalog, self.queries)
+        self.new_tables = TableCreator(catalog, self.queries)
 
     def update(self, planned: Planned, report: TaskReport) -> Outcome:
         """Creates the table, or changes its schema as the report requests; returns the outcome of the batch.

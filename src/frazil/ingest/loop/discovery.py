@@ -40,7 +40,7 @@ class Discovery:
         self.asked_at_s = float("-inf")
         #: The error of the last request for topics; None where it succeeded.
         self.outage: UnavailableError | None = None
-        self._found: dict[str, TopicDescription] = {}
+        self._topics: dict[str, TopicDescription] = {}
         #: The number of tables that have been matched with these topics.
         self._matched = 0
         self._in_order: list[Table] = []
@@ -78,31 +78,31 @@ class Discovery:
         topics = self._source.topics(lambda name: is_enabled(keys.get(name, {})) or wanted(name))
         return {name: replace(topic, keys=keys.get(name, {})) for name, topic in topics.items()}
 
-    def set_topics(self, found: dict[str, TopicDescription]) -> None:
-        """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
-        for name in select_topics(self._spec.selected.topics, found):
+    def set_topics(self, topics: dict[str, TopicDescription]) -> None:
+        """Sets the topics of all tables, and adds the table of each new topic that the pipeline file selects."""
+        for name in select_topics(self._spec.selected.topics, topics):
             if f"{self._spec.selected.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
-        declared = self._refuse_clashes(found)
-        for spec in self._spec.tables_by_topic(found):
+        declared = self._refuse_clashes(topics)
+        for spec in self._spec.tables_by_topic(topics):
             if spec.name not in declared:
                 if spec.name not in self.tables:
                     self._add(spec)
                 self.tables[spec.name].spec = spec
-        self._follow_keys(found)
-        self._found, self.outage = found, None
+        self._follow_keys(topics)
+        self._topics, self.outage = topics, None
         for table in self.tables.values():
             if table.schedule.in_flight:
                 self._behind.add(table.name)
             else:
-                self._match(table, found)
+                self._match(table, topics)
         self._has_topics, self._matched = True, len(self.tables)
         writing = (table for table in self.tables.values() if table.spec.bad_records.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
 
-    def are_matched(self, found: dict[str, TopicDescription]) -> bool:
+    def are_matched(self, topics: dict[str, TopicDescription]) -> bool:
         """Whether all tables have been matched with just these topics, so that matching them again would change nothing."""
-        return self.outage is None and self._matched == len(self.tables) and self._found == found
+        return self.outage is None and self._matched == len(self.tables) and self._topics == topics
 
     def _refuse_clashes(self, topics: dict[str, TopicDescription]) -> set[str]:
         """Returns the tables under `tables`, and refuses those that other topics make too."""
@@ -132,7 +132,7 @@ class Discovery:
         for derived in (*rest.progress.rest.derived, *rest.found_tables):
             if derived.name not in self.tables:
                 self._add(self._spec.derived_table(rest.spec, derived))
-                self._match(self.tables[derived.name], self._found)
+                self._match(self.tables[derived.name], self._topics)
 
     def load_derived(self) -> None:
         """Adds the tables that were derived from values, as the catalog has them, for commands that run no table.
@@ -400,7 +400,7 @@ class Discovery:
         """Raises TableStopped when a topic was recreated since it was read, or the table's name belongs to another."""
         self._refuse_name(table)
         if self.is_behind(table):
-            self._match(table, self._found)
+            self._match(table, self._topics)
         self._check_topic_ids(table)
 
     def verify_again(self, table: Table) -> None:

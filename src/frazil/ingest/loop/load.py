@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import structlog
 
 from frazil.errors import ConflictError, FencedError
-from frazil.ingest.batches.pipeline import Identity, Pipeline
 from frazil.ingest.batches.services import Services
+from frazil.ingest.batches.steps import BatchSteps, Identity
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.table_updates import forget_batch
 from frazil.ingest.tables.preflight import (
@@ -88,10 +88,10 @@ class Loader:
         self.cluster_id = ""
 
     @property
-    def pipeline(self) -> Pipeline:
+    def steps(self) -> BatchSteps:
         """The steps of a batch, with this process's identity."""
         identity = Identity(self._name, self.cluster_id, Writer(self._epoch or 1, self._run_id))
-        return Pipeline(self._services, identity)
+        return BatchSteps(self._services, identity)
 
     def take_epoch(self, epoch: int) -> None:
         """Sets the epoch of this process to `epoch`, unless a table that was loaded meanwhile required a later one."""
@@ -114,7 +114,7 @@ class Loader:
         is_changed = self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
             self._compare_writers(table, was_known)
-        self.pipeline.settle(table)
+        self.steps.settle(table)
         if is_changed:
             self._prepare(table)
         unordered = topics_without_order(table)
@@ -135,12 +135,12 @@ class Loader:
             and not table.spec.has_query
             and has_layout_columns(table.spec)
         ):
-            table.state = self.pipeline.schema_updates.new_tables.create(table)
+            table.state = self.steps.schema_updates.new_tables.create(table)
         if table.state is None:
             return
-        table.state = self.pipeline.schema_updates.new_tables.with_declared(table, table.state)
+        table.state = self.steps.schema_updates.new_tables.with_declared(table, table.state)
         if table.spec.has_query:
-            table.state = self.pipeline.schema_updates.queries.load(table)
+            table.state = self.steps.schema_updates.queries.load(table)
         check_properties(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.changes.dedupe is not None:
@@ -216,7 +216,7 @@ class Loader:
         writer = table.progress.writer
         if self._epoch is None or table.state is None or not writer[1] or writer >= (self._epoch, self._run_id):
             return False
-        table.state = self.pipeline.claim(table)
+        table.state = self.steps.claim(table)
         return True
 
     def restart(self, table: Table, is_dry: bool) -> Restart:
@@ -230,7 +230,7 @@ class Loader:
             self.load(table)
         restart = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.changes.mode)
         if not is_dry:
-            table.state = self.pipeline.restart(table, restart.start)
+            table.state = self.steps.restart(table, restart.start)
             table.forget_batches()
             forget_batch(table)
             log.info("table_reset", table=table.name, offsets=restart.start)
@@ -280,10 +280,10 @@ class Loader:
                 name: schema for name, schema in table.schema.schemas.items() if not may_change(schema)
             }
         if table.spec.source.value.source == "latest":
-            table.schema.schemas |= self.pipeline.schemas_of(table, [LATEST])
+            table.schema.schemas |= self.steps.schemas_of(table, [LATEST])
         others = [name for name in table.schema.schemas if name.endswith(f":{LATEST}")]
         if others:
-            table.schema.schemas |= self.pipeline.schemas_of(table, others)
+            table.schema.schemas |= self.steps.schemas_of(table, others)
 
     def _is_first(self, warning: str, table: Table) -> bool:
         """Whether the table has not had this warning before."""
@@ -297,7 +297,7 @@ class Loader:
         Raises: UnavailableError when the registry does not answer.
         """
         table.schema.was_asked = True
-        table.schema.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schema.schemas.keys())
+        table.schema.schemas |= self.steps.schemas_of(table, _first_ids(table) - table.schema.schemas.keys())
         table.schema.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:

@@ -292,7 +292,7 @@ class Rates:
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
         self._since_s = float("-inf")
-        self._found: Mapping[str, float | None] = {}
+        self._rates: Mapping[str, float | None] = {}
 
     def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float | None]:
         """Returns the rate of every table; None for one that this process has not owned for a while."""
@@ -303,10 +303,10 @@ class Rates:
                 name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
             }
             self._counted, self._since_s = counted, now_s
-            self._found = {table.name: rates.get(table.name) for table in tables}
-        elif len(self._found) != len(tables):  # Tables are only ever added.
-            self._found = {table.name: self._found.get(table.name) for table in tables}
-        return self._found
+            self._rates = {table.name: rates.get(table.name) for table in tables}
+        elif len(self._rates) != len(tables):  # Tables are only ever added.
+            self._rates = {table.name: self._rates.get(table.name) for table in tables}
+        return self._rates
 
 
 def _take(table: Table) -> None:

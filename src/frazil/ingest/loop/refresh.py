@@ -242,11 +242,11 @@ class KeepWarm:
         """Lets Spark run a job of the real shape while this process owns no table: its workers stay connected to Kafka. It
         has a pool of its own, so that the first batch after a takeover does not wait for it.
         """
-        pipeline, ends = self._loader.pipeline, self._planner.ends
+        steps, ends = self._loader.steps, self._planner.ends
         if any(table.schedule.is_owned for table in tables):
             self._ownership.note_warm()
         elif planned := self._ownership.warm_up_batch(tables, ends):
-            self._workers.submit("warm-up", partial(self._after_job, planned), partial(pipeline.try_tasks, planned))
+            self._workers.submit("warm-up", partial(self._after_job, planned), partial(steps.try_tasks, planned))
 
     def _after_job(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()

@@ -15,7 +15,7 @@ import structlog
 
 from frazil import __version__
 from frazil.errors import UnavailableError
-from frazil.ingest.batches.crash_suspects import Suspects, apply_found
+from frazil.ingest.batches.crash_suspects import Suspects, apply_crashing
 from frazil.ingest.batches.ended_batch import ended_batch
 from frazil.ingest.batches.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
 from frazil.ingest.batches.services import RunTimeouts, Services
@@ -48,7 +48,7 @@ from frazil.ingest.plan import group_batches, tables_read_with
 from frazil.ingest.tables.batch_ends import BatchEnds, Cut
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
-from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.isolate import CrashingRecords
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec
@@ -396,7 +396,7 @@ class Service:
             beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._suspects.begin(planned)
-        step = partial(self._loader.pipeline.run_tasks, planned, kind)
+        step = partial(self._loader.steps.run_tasks, planned, kind)
         self._workers.submit(pool, partial(self._after_tasks, planned), step)
 
     def _pause_s(self) -> float:
@@ -441,7 +441,7 @@ class Service:
             alone.table.status.set(RunState.BACKING_OFF, error)
             log.warning("crashing_record_search_started", table=alone.table.name, reason=error.message)
             after = partial(self._after_search, alone, error)
-            self._workers.submit("search", after, partial(self._loader.pipeline.isolate, alone))
+            self._workers.submit("search", after, partial(self._loader.steps.isolate, alone))
             return
         for p in planned:
             if error is not None:
@@ -450,7 +450,7 @@ class Service:
             report = future.result()[p.table.name]
             # A request to the registry would otherwise occupy a thread in which other tables commit.
             pool = registry_pool(p.table.spec) if report.schema.missing else pool_of("commit", p.table)
-            self._workers.submit(pool, partial(self._after_finish, p), partial(self._loader.pipeline.finish, p, report))
+            self._workers.submit(pool, partial(self._after_finish, p), partial(self._loader.steps.finish, p, report))
 
     def _note_death(self, error: BaseException | None) -> None:
         """Ends the process where the error is that of an ended JVM, or of one that ends soon."""
@@ -459,11 +459,11 @@ class Service:
             # After a full heap records that are read until the JVM ends are not the cause.
             self._ending.end(jvm_has_ended())
 
-    def _after_search(self, planned: Planned, error: TaskFailedError, future: Future[Found]) -> None:
+    def _after_search(self, planned: Planned, error: TaskFailedError, future: Future[CrashingRecords]) -> None:
         planned.table.bad_records.searches += 1
         planned.table.schedule.in_flight = False
         failure = future.exception()
-        outcome = outcome_of(failure) if failure is not None else apply_found(planned, error, future.result())
+        outcome = outcome_of(failure) if failure is not None else apply_crashing(planned, error, future.result())
         if outcome is not None:
             self._end_batch(planned, outcome)
 

@@ -108,19 +108,19 @@ def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError
     return term_mismatch(spec, state.schema, file)
 
 
-def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
+def term_mismatch(spec: TableSpec, known: Schema, file: Path) -> SpecError | None:
     """Returns the error, with file and line, of the terms of `partition_by` and `sort_by` that have no column among the
-    schema `found`, the declared columns and the metadata columns: the first one, which names the others; None when all
+    schema `known`, the declared columns and the metadata columns: the first one, which names the others; None when all
     have one.
     """
-    columns = {field.name: field.field_type for field in found.fields}
+    columns = {field.name: field.field_type for field in known.fields}
     spellings = Spellings(columns)
     declared = {name: kind for name, kind in declared_columns(spec).items() if spellings.find(name) is None}
-    schema = new_schema((declared | columns).items())
+    with_declared = new_schema((declared | columns).items())
     errors: list[SpecError] = []
     for term in layout_of(spec).terms:
         try:
-            bind(term, schema)
+            bind(term, with_declared)
         except SpecError as error:
             error.where = f"{file}:{term.line}" if term.line else spec.name
             errors.append(error)

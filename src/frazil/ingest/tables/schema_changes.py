@@ -403,11 +403,11 @@ def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[st
             )
 
 
-def same_table(before: TableState, found: TableState) -> TableState:
-    """Returns `found`, the table after a change.
+def same_table(before: TableState, after: TableState) -> TableState:
+    """Returns `after`, the table after a change.
 
     Raises: ConflictError when it is another table than `before`, which must be loaded.
     """
-    if found.uuid != before.uuid:
-        raise ConflictError("the table was dropped and recreated", where=found.name)
-    return found
+    if after.uuid != before.uuid:
+        raise ConflictError("the table was dropped and recreated", where=after.name)
+    return after

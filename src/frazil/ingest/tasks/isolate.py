@@ -36,7 +36,7 @@ _FAILED, _NOT_ITS_FAULT = 3, 4
 
 
 @dataclass(frozen=True)
-class Found:
+class CrashingRecords:
     """The result of a search."""
 
     #: Records that crash a task alone.
@@ -62,16 +62,16 @@ def search(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
             records, more = _Search(job, batch).run()
             alone += records
             together += more
-    texts = [dump_found(Found(tuple(alone[:MOST_FOUND]), tuple(together)))]
+    texts = [dump_crashing(CrashingRecords(tuple(alone[:MOST_FOUND]), tuple(together)))]
     yield pa.RecordBatch.from_pydict({"report": pa.array(texts, pa.string())})
 
 
-def dump_found(found: Found) -> str:
+def dump_crashing(crashing: CrashingRecords) -> str:
     """Returns the result as JSON, on its way to the driver."""
-    return json.dumps(asdict(found))
+    return json.dumps(asdict(crashing))
 
 
-def load_found(texts: Iterable[str]) -> Found:
+def load_crashing(texts: Iterable[str]) -> CrashingRecords:
     """Returns the results of all tasks of a search as one."""
     answers = [json.loads(text) for text in texts]
     records, together = (
@@ -80,7 +80,7 @@ def load_found(texts: Iterable[str]) -> Found:
         )
         for name in ("records", "together")
     )
-    return Found(records, together)
+    return CrashingRecords(records, together)
 
 
 class _Search:

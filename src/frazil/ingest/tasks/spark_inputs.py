@@ -1,7 +1,7 @@
-"""The two stages of a task whose query Spark computes in part: the first decodes records, the second has Spark's values.
+"""The two passes of a task whose query Spark computes in part: the first decodes records, the second has Spark's values.
 
-Spark cuts what passes between the stages into batches of its own, so that only the columns that the expressions use pass
-through it. What was read at once is handed on in a file, whose path is beside its last record. Both stages of a task are
+Spark cuts the records between the two into batches of its own, so that only the columns that the expressions use go
+through it. What was read at once is handed on in a file, whose path is beside its last record. Both passes of a task are
 processes of one machine.
 """
 
@@ -41,15 +41,15 @@ _PREFIX, _FIRST = "frazil-records-", "0"
 
 @dataclass(frozen=True)
 class _Step:
-    """What the second stage does with some records."""
+    """What the second pass does with some records."""
 
-    #: The method of the second stage's run, with all arguments; where there are `records`, without these.
+    #: The method of the second pass's run, with all arguments; where there are `records`, without these.
     take: Callable[..., None]
     #: The records that were decoded at once, of which Spark makes values.
     records: pa.RecordBatch | None = None
 
 
-def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def first_pass(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decodes the records and yields STEP and the columns of `in_spark.input_schema`, a row for each record that is decoded
     and one for each further step. The job has one table.
 
@@ -69,14 +69,14 @@ def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
             yield run.hand_on(folder)
 
 
-def second_stage_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Returns the function for `mapInArrow` that does what that of `task_of` does, with what the first stage has decoded. It
+def second_pass_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """Returns the function for `mapInArrow` that does what that of `task_of` does, with what the first pass has decoded. It
     takes STEP and the columns of `SparkPart.values`.
     """
-    return partial(_second_stage, job)
+    return partial(_second_pass, job)
 
 
-def _second_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _second_pass(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with ExitStack() as folders:
         yield from run_guarded(job, _steps(job, batches, folders))
 
@@ -107,7 +107,7 @@ def _steps(job: Job, batches: Iterable[pa.RecordBatch], folders: ExitStack) -> I
 
 
 class _FirstRun(TableRun):
-    """Reads the records of a table as its `source` has them, and keeps what the second stage does with them."""
+    """Reads the records of a table as its `source` has them, and keeps what the second pass does with them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,7 +122,7 @@ class _FirstRun(TableRun):
         self._handed_on += 1
         try:
             with path.open("xb") as file:
-                hit("stage.write")
+                hit("pass.write")
                 pickle.dump(step, file, protocol=5)  # From 5 on it copies no arrays.
         except OSError as error:
             path.unlink(missing_ok=True)
@@ -132,22 +132,22 @@ class _FirstRun(TableRun):
         return pa.RecordBatch.from_arrays([paths, *inputs], names=[STEP, *map(INPUT.format, range(len(inputs)))])
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
-        """Keeps the records for the second stage."""
+        """Keeps the records for the second pass."""
         self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
 
     def take_parts(self, topic: str, some: Assembled) -> None:
-        """Keeps the records for the second stage."""
+        """Keeps the records for the second pass."""
         self._keep(partial(TableRun.take_parts, topic=topic, some=some))
 
     def take_share(self, topic: str, share: TableRecords, latest: Mapping[str, Mapping[int, int]]) -> None:
-        """Decodes the records, and keeps them and what is reported of the others for the second stage."""
+        """Decodes the records, and keeps them and what is reported of the others for the second pass."""
         if share.report is not None:
             others = replace(share, records=share.records.take(pa.array([], pa.int64())))
             self._keep(partial(TableRun.take_share, topic=topic, share=others, latest=latest))
         self.take(topic, share.records)
 
     def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:  # noqa: ARG002
-        """Decodes the records, and keeps them for the second stage; those that end tasks it takes unread."""
+        """Decodes the records, and keeps them for the second pass; those that end tasks it takes unread."""
         is_crashing = self.target.known.are_crashing(topic, records)
         if is_crashing.any():
             self._keep(partial(TableRun.take, topic=topic, records=records.filter(pa.array(is_crashing))))

@@ -16,13 +16,13 @@ from frazil.report import MOST_BAD, BadRecords, Counts, FindingReport, SchemaReq
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path
-from frazil.stages.findings import Finding
+from frazil.stages.findings import StageFinding
 from frazil.types import BadRecord, add_names
 from frazil.write.digests import digest_of, record_hashes, row_hashes
 
 
 @dataclass
-class Tally:
+class TaskTally:
     """The numbers of one table so far; each read of records adds to them."""
 
     #: Numbers and sizes of the records.
@@ -126,7 +126,7 @@ class Tally:
         classes: Counter[str] = Counter(record.kind for record in named)
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named), classes)])
 
-    def note_findings(self, topic: str, columns: Records, findings: Sequence[Finding]) -> None:
+    def note_findings(self, topic: str, columns: Records, findings: Sequence[StageFinding]) -> None:
         """Notes what stages have found, each with its first record."""
         for finding in findings:
             name, (row, reason) = finding.name, next(iter(finding.reasons.items()))

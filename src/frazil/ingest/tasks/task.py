@@ -24,7 +24,7 @@ from frazil.decode.limits import plain_columns, read_bounded
 from frazil.failpoints import hit
 from frazil.files import release_memory
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
-from frazil.ingest.tasks.tally import Tally, latest_of
+from frazil.ingest.tasks.tally import TaskTally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.source import current_ranges
@@ -53,7 +53,7 @@ from frazil.zones import regions
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 Portion: TypeAlias = pa.RecordBatch | Callable[["TableRun"], None]
-"""Records, or what the run of a job's only table does with records that an earlier stage has decoded (`spark_inputs`)."""
+"""Records, or what the run of a job's only table does with records that an earlier pass has decoded (`spark_inputs`)."""
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -137,20 +137,20 @@ def _take_kept(job: Job, runs: dict[str, TableRun], topics: Mapping[str, TopicSh
         _run_of(share.target, job, runs).take_share(topic, share, {})
 
 
-Stage = Callable[[TableTarget, ReadRecords, Changes], Changes]
+Step = Callable[[TableTarget, ReadRecords, Changes], Changes]
 """Makes other changes of those of some records; refuses records, and counts those that it drops by a name."""
 
 
-def stages_of(target: TableTarget) -> tuple[Stage, ...]:
-    """Returns the stages that the changes of a table pass, in order.
+def steps_of(target: TableTarget) -> tuple[Step, ...]:
+    """Returns the steps that the changes of a table pass, in order; the stages of the table (`TableStage`) are among them.
 
     Before them, whole records are removed: those that were not read (`left_out`), those before the table's start and those
     of other tables (`TopicShares`), those that crash their reader (`TableRun.take`). `_read_values` makes changes of the
-    others. A query's stages follow those of its `source`, the table that the records alone would make. After all of
+    others. A query's steps follow those of its `source`, the table that the records alone would make. After all of
     them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
-    of_rows: tuple[Stage, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
+    of_rows: tuple[Step, ...] = (check_keys,) if target.source is None else (run_query, drop_unread)
     of_table = (stage.run for stage in target.stages)
     return *of_rows, refuse_unfit, *of_table, refuse_unstorable, *(stage.finish for stage in target.stages)
 
@@ -178,8 +178,8 @@ def read_records(
         )
     if not requests_columns:
         changes = replace(changes, decoded=replace(changes.decoded, requested_fields={}, made_optional=set()))
-    for stage in stages_of(target):
-        changes = stage(target, read, changes)
+    for step in steps_of(target):
+        changes = step(target, read, changes)
     return changes
 
 
@@ -241,7 +241,7 @@ class TableRun:
     #: The number of rows that are summed and in no file.
     summed: int = 0
     #: What the report has of the records so far.
-    tally: Tally = field(default_factory=Tally)
+    tally: TaskTally = field(default_factory=TaskTally)
 
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target

@@ -53,7 +53,7 @@ def is_final(error: UnavailableError) -> bool:
     return is_refusal(error) or isinstance(error, _Outdated)
 
 
-class Cluster:
+class KafkaCluster:
     """A client of one cluster. Used by one thread at a time; it starts none."""
 
     def __init__(self, settings: Mapping[str, str], open_connection: Callable[..., Connection] = connect) -> None:
@@ -233,13 +233,13 @@ def words_of(code: int) -> str:
 
 
 _MOST = 2
-_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+_clusters: dict[tuple[tuple[str, str], ...], KafkaCluster] = {}
 
 
-def cluster_of(settings: Mapping[str, str]) -> Cluster:
+def cluster_of(settings: Mapping[str, str]) -> KafkaCluster:
     """Returns the client with these settings; those with others, such as a secret that was renewed, are closed in time."""
     key = tuple(sorted(settings.items()))
-    cluster = _clusters.pop(key, None) or Cluster(settings)
+    cluster = _clusters.pop(key, None) or KafkaCluster(settings)
     _clusters[key] = cluster  # Now the newest.
     while len(_clusters) > _MOST:
         _clusters.pop(next(iter(_clusters))).close()
@@ -247,9 +247,9 @@ def cluster_of(settings: Mapping[str, str]) -> Cluster:
 
 
 @contextmanager
-def second_cluster() -> Iterator[Cluster]:
+def second_cluster() -> Iterator[KafkaCluster]:
     """Gives its block a client with the settings of the newest one, which may be in the middle of a read."""
-    cluster = Cluster(dict(next(reversed(_clusters))))
+    cluster = KafkaCluster(dict(next(reversed(_clusters))))
     try:
         yield cluster
     finally:

@@ -22,10 +22,10 @@ from kafka.protocol.consumer import FetchRequest
 from frazil.clock import SystemClock
 from frazil.errors import InvariantError, UnavailableError
 from frazil.kafka.fetch.batches import BASE, BEGIN, END, EPOCH, FORMAT, I64, LAST
-from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, LATEST, Cluster, Leader, is_final, words_of
+from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, LATEST, KafkaCluster, Leader, is_final, words_of
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.connection import Connection
-from frazil.kafka.fetch.records import Records, TooLargeBatch, batches_in, damaged
+from frazil.kafka.fetch.records import FetchedRecords, TooLargeBatch, batches_in, damaged
 from frazil.kafka.fetch.response import WITH_IDS, Fetched, FetchedPartition, read_response
 from frazil.kafka.port import Partition
 from frazil.refusals import kafka_remedy
@@ -111,7 +111,7 @@ class _LocatedBatches:
 
 
 def read_ranges(
-    cluster: Cluster,
+    cluster: KafkaCluster,
     ranges: Iterable[OffsetRange],
     wanted: Wanted,
     reached: MutableMapping[Partition, int] | None = None,
@@ -148,7 +148,7 @@ class _Reading:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KafkaCluster,
         ranges: Iterable[OffsetRange],
         wanted: Wanted,
         reached: MutableMapping[Partition, int],
@@ -167,7 +167,7 @@ class _Reading:
         reached.update({place: r.start for place, r in asked.items()})
         self._left = {place: _Part(r, r.start) for place, r in asked.items() if r.span > 0}
         self._asked: dict[int, _Asked] = {}
-        self._records = Records(wanted, reached)
+        self._records = FetchedRecords(wanted, reached)
         #: The ids of topics that something was read of; None on brokers that know of none.
         self._ids: dict[str, UUID | None] = {}
         #: By how many bits answers are smaller than they might be, as those were slow.

@@ -94,7 +94,7 @@ def warm_up() -> None:
     Columns(Wanted(("value",))).take(0, nothing, np.zeros(STATES, np.int64), 0, 0)
 
 
-class Records:
+class FetchedRecords:
     """Records of answers, in the order in which they are added, until they are handed over."""
 
     def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int] | None = None) -> None:

@@ -127,20 +127,20 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: dict[tuple[bool, int, str, str], None] = {}
+        self._problems: dict[tuple[bool, int, str, str], None] = {}
 
     def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False, note: str = "") -> None:
         """Notes a problem at the 1-based `line`, once: the keys of `defaults` are read for every table. is_cause: others
         may come of it. note: which part of the file it is for, where it is not noted for the whole file.
         """
-        if (not is_cause, line, message, remedy) not in self._found:
-            self._found[not is_cause, line, f"{message}: {note}" if note else message, remedy] = None
+        if (not is_cause, line, message, remedy) not in self._problems:
+            self._problems[not is_cause, line, f"{message}: {note}" if note else message, remedy] = None
 
     def raise_any(self) -> None:
         """Raises the problem that is first in the file, causes before all others, with all others in full."""
-        if not self._found:
+        if not self._problems:
             return
-        first, *rest = sorted(self._found, key=lambda problem: problem[:2])
+        first, *rest = sorted(self._problems, key=lambda problem: problem[:2])
         _, line, message, remedy = first
         if rest:
             message += f" (and {len(rest)} more {'problem' if len(rest) == 1 else 'problems'} in this file)"

@@ -19,7 +19,7 @@ from frazil.schema.arrow import Bools, Ints, Records
 from frazil.stages.changes import DELETE, UPSERT, Changes
 from frazil.upsert.deduplicate import Ranked, key_codes
 
-Place = tuple[int, int, int]
+RecordIndex = tuple[int, int, int]
 """Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
 """Name prefix of columns of buffered rows: the key of the row that has the missing values; null where it is the row's
@@ -141,7 +141,7 @@ class KeyUpdates:
 
 
 def find_key_updates(
-    ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[Place]
+    ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[RecordIndex]
 ) -> KeyUpdates:
     """Pairs every change that has an old key with the delete of that key, in the same record or at the same position of
     the source's log. Of repeated deletes the first is taken, because only that one had a row. Where headers name the
@@ -194,6 +194,6 @@ def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:
     return places
 
 
-def record_of(ranked: Ranked, place: int) -> Place:
+def record_of(ranked: Ranked, place: int) -> RecordIndex:
     """Returns the place of a change's record."""
     return int(ranked.source[place]), int(ranked.partition[place]), int(ranked.offset[place])

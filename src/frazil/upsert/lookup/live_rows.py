@@ -280,14 +280,14 @@ _NO_ORDER = (
 )
 
 
-def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
-    """Checks the types of the key columns and the ordering column. found: the key columns of a table that does not know
+def check_columns(target: TableTarget, key_columns: Sequence[str] = ()) -> None:
+    """Checks the types of the key columns and the ordering column. key_columns: those columns of a table that does not know
     its key yet.
 
     Raises: UnusableType where a column is a struct, list or map.
     """
     assert target.changes is not None
-    for path in replace(target.changes, key_columns=tuple(found) or target.changes.key_columns).paths:
+    for path in replace(target.changes, key_columns=tuple(key_columns) or target.changes.key_columns).paths:
         _check_plain(target, path, "key_columns")
     if target.changes.order_by:
         _check_plain(target, (target.changes.order_by,), "order_by")

@@ -283,16 +283,16 @@ class Newest:
         return np.asarray((self.read_in >= 0) & (self.read_in == partitions), np.bool_)
 
 
-def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
+def newest_order(target: TableTarget, live_rows: Found, key_count: int) -> Newest:
     """Returns the newest live row per key; the ordering column is read once."""
-    if found.newest is None:
+    if live_rows.newest is None:
         assert target.changes is not None
-        order = _read_newest(target, found, target.changes.order_by, key_count)
+        order = _read_newest(target, live_rows, target.changes.order_by, key_count)
         order, read_in = (
             split_snapshot_marks(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
         )
-        found.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
-    return found.newest
+        live_rows.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
+    return live_rows.newest
 
 
 def _read_newest(target: TableTarget, live_rows: Found, column: str, key_count: int) -> pa.Array:

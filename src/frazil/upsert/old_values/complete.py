@@ -61,17 +61,17 @@ class ValuesMissing(IncompleteChanges):
 
 
 def complete_buffered(
-    batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
+    batch: MergedChanges, live_rows: Found, late: Bools, files: Sequence[LiveFile]
 ) -> Iterator[tuple[pa.Table, Ints, int]]:
     """Yields completed buffered rows of keys that they decide, the places of their changes, and the number of values
-    that no row had. found: the live rows of the keys. late: the keys whose change is late. files: the files of the
+    that no row had. live_rows: the live rows of the keys. late: the keys whose change is late. files: the files of the
     table.
 
     Raises: OldRowsMissing; ValuesMissing where a required column stays without a value.
     """
     if not any(buffered is not None for buffered in batch.buffered):
         return
-    old = _OldRows(batch, found)
+    old = _OldRows(batch, live_rows)
     is_wanted = np.zeros(len(batch.ranked), np.bool_)
     is_wanted[batch.latest.last[~late]] = True
     old.ask_other_keys(files, is_wanted)
@@ -83,21 +83,21 @@ class _OldRows:
     tables of buffered rows first, then files.
     """
 
-    def __init__(self, batch: MergedChanges, found: Found) -> None:
+    def __init__(self, batch: MergedChanges, live_rows: Found) -> None:
         self._target = batch.target
         self._batch = batch
         self._buffered = BufferedRows(batch)
         self._files: list[LiveFile] = []
         self._numbers: dict[str, int] = {}
         self._live = RowPlaces.nowhere(len(self._buffered))
-        for hits in found.hits:
+        for hits in live_rows.hits:
             rows = self._buffered.of(batch.latest.last[hits.keys])
             mine = rows != NONE
             self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
         self._others = RowPlaces.nowhere(0)  # In other orders than that of the log: the rows of their own keys.
         self._have_other_key = np.zeros(len(self._buffered), np.bool_)
         self._are_behind = np.zeros(len(self._buffered), np.bool_)
-        self._put_in_order(found)
+        self._put_in_order(live_rows)
         self._written = self._find_written()
 
     def _number(self, file: LiveFile) -> int:

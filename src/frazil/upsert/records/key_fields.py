@@ -265,7 +265,7 @@ def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[n
             yield str(number), rows
     elif reading.wire.is_by_header:
         named = guids_of(records["headers"], reading.wire.header)
-        for code, header in enumerate(named.found):
+        for code, header in enumerate(named.headers):
             if header.fault is None:
                 yield header.guid or str(header.id), np.flatnonzero(named.codes == code).astype(np.int32)
     else:

@@ -139,7 +139,7 @@ class LastDeletes:
                 last = LastDelete(*place, records["offset"][row].as_py(), key)
                 self._known[place] = self._read[place] = last
 
-    def found(self) -> tuple[LastDelete, ...]:
+    def read_deletes(self) -> tuple[LastDelete, ...]:
         """Returns the last deletes that the task itself has read."""
         return tuple(self._read.values())
 

@@ -17,7 +17,7 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tasks import isolate, task
-from frazil.ingest.tasks.isolate import Found, load_found, search, try_in_child
+from frazil.ingest.tasks.isolate import CrashingRecords, load_crashing, search, try_in_child
 from frazil.ingest.tasks.task_job import Job
 from frazil.ingest.tasks.task_limits import MEMORY_BYTES
 from frazil.report import TaskReport
@@ -81,9 +81,9 @@ def _batch(*values: bytes) -> pa.RecordBatch:
     )
 
 
-def _search(tmp_path: Path, *batches: pa.RecordBatch) -> Found:
+def _search(tmp_path: Path, *batches: pa.RecordBatch) -> CrashingRecords:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
-    return load_found(text for answer in search(job, batches) for text in answer.column("report").to_pylist())
+    return load_crashing(text for answer in search(job, batches) for text in answer.column("report").to_pylist())
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -237,8 +237,8 @@ def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
 ) -> None:
     scene = _numbered(tmp_path)
     _refuse_more_than(monkeypatch, 0)
-    together = Found(together=(BadRecord("a", 0, 0, ErrorClass.CRASHES_DECODER, "", "too many"),))
-    monkeypatch.setattr("frazil.ingest.batches.pipeline.Pipeline.isolate", lambda *_: together)
+    together = CrashingRecords(together=(BadRecord("a", 0, 0, ErrorClass.CRASHES_DECODER, "", "too many"),))
+    monkeypatch.setattr("frazil.ingest.batches.steps.BatchSteps.isolate", lambda *_: together)
     service = scene.start("a")
     stopped = service.tables[0]
     assert turn_until(service, lambda: stopped.status.run_state is RunState.STOPPED)

@@ -26,7 +26,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
 from frazil.ingest.batches.job import _failure_of
-from frazil.ingest.tasks.spark_inputs import STEP, first_stage, second_stage_of
+from frazil.ingest.tasks.spark_inputs import STEP, first_pass, second_pass_of
 from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
@@ -81,7 +81,7 @@ def _records(*values: Any, first: int = 0, **columns: Any) -> pa.RecordBatch:
 
 
 def _inputs(target: TableTarget, *batches: pa.RecordBatch) -> list[str | None]:
-    found = pa.Table.from_batches(first_stage(Job({"t": target}), batches))
+    found = pa.Table.from_batches(first_pass(Job({"t": target}), batches))
     texts: list[str | None] = found.column(INPUT.format(0)).to_pylist()
     return texts
 
@@ -92,7 +92,7 @@ def _f(text: str | None) -> Mapping[str, Any] | None:
 
 
 def _values(batches: Iterator[pa.RecordBatch], most_rows: int) -> list[pa.RecordBatch]:
-    """What Spark hands the second stage, in batches of its own."""
+    """What Spark hands the second pass, in batches of its own."""
     rows = pa.Table.from_batches(batches)
     values = pa.array([_f(text) for text in rows.column(INPUT.format(0)).to_pylist()], _VALUE.type)
     parts: list[pa.RecordBatch] = pa.table({STEP: rows.column(STEP), _VALUE.name: values}).to_batches(most_rows)
@@ -101,7 +101,7 @@ def _values(batches: Iterator[pa.RecordBatch], most_rows: int) -> list[pa.Record
 
 def _run(job: Job, *batches: pa.RecordBatch, most_rows: int = 2) -> TaskReport:
     """The report of both stages."""
-    (answer,) = second_stage_of(job)(_values(first_stage(job, batches), most_rows))
+    (answer,) = second_pass_of(job)(_values(first_pass(job, batches), most_rows))
     (text,) = answer.column("report").to_pylist()
     return load_report(text)
 
@@ -123,9 +123,9 @@ def test_a_new_field_is_asked_for_before_spark_is(target: TableTarget) -> None:
 
 
 def test_no_records_leave_no_file(target: TableTarget, temporary: Path) -> None:
-    assert list(first_stage(Job({"t": target}), [])) == []
+    assert list(first_pass(Job({"t": target}), [])) == []
     assert list(temporary.iterdir()) == []
-    (answer,) = second_stage_of(Job({"t": target}))([])
+    (answer,) = second_pass_of(Job({"t": target}))([])
     assert answer.num_rows == 0
 
 
@@ -185,22 +185,22 @@ def test_a_table_of_a_route_decodes_its_own_records_and_reports_the_others(targe
     assert report.share.others == 1
 
 
-def test_a_decoder_that_raises_ends_the_first_stage(target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_raises_ends_the_first_pass(target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("of the reader")
 
     monkeypatch.setattr("frazil.rows.project.decode_values", fail)
     with pytest.raises(RuntimeError, match="of the reader"):
-        list(first_stage(Job({"t": target}), [_records({"a": "x"})]))
+        list(first_pass(Job({"t": target}), [_records({"a": "x"})]))
 
 
 def test_a_full_disk_is_an_error_with_the_file_and_what_to_do(target: TableTarget, temporary: Path) -> None:
-    stage = first_stage(Job({"t": target}), [_records({"a": "x"}), _records({"a": "y"})])
-    next(stage)
-    failpoints.arm({failpoints.VARIABLE: "stage.write=enospc"})
+    reading = first_pass(Job({"t": target}), [_records({"a": "x"}), _records({"a": "y"})])
+    next(reading)
+    failpoints.arm({failpoints.VARIABLE: "pass.write=enospc"})
     try:
         with pytest.raises(OSError, match="No space left on device") as caught:
-            next(stage)
+            next(reading)
     finally:
         failpoints.arm({})
     (folder,) = temporary.iterdir()
@@ -213,10 +213,10 @@ def test_a_full_disk_is_an_error_with_the_file_and_what_to_do(target: TableTarge
 
 _KILLED = """
 import os, pickle, signal, sys
-from frazil.ingest.tasks.spark_inputs import first_stage
+from frazil.ingest.tasks.spark_inputs import first_pass
 job, batches = pickle.load(sys.stdin.buffer)
-stage = first_stage(job, batches)
-next(stage)
+reading = first_pass(job, batches)
+next(reading)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -233,7 +233,7 @@ def test_files_of_a_task_that_was_killed_between_its_stages_are_removed_by_the_n
     (left,) = temporary.iterdir()
     assert [file.name for file in left.iterdir()] == ["0"]
     assert _run(job, records).counts.written_count == 1
-    assert list(temporary.iterdir()) == [left]  # It may belong to a task whose second stage has yet to begin.
+    assert list(temporary.iterdir()) == [left]  # It may belong to a task whose second pass has yet to begin.
     os.utime(left, (1, 1))
     assert _run(job, records).counts.written_count == 1
     assert list(temporary.iterdir()) == []
@@ -241,11 +241,11 @@ def test_files_of_a_task_that_was_killed_between_its_stages_are_removed_by_the_n
 
 def test_a_second_stage_that_fails_removes_the_files(target: TableTarget, temporary: Path) -> None:
     job = Job({"t": target})
-    values = _values(first_stage(job, [_records({"a": "x"}), _records({"a": "y"})]), 1)
+    values = _values(first_pass(job, [_records({"a": "x"}), _records({"a": "y"})]), 1)
     failpoints.arm({failpoints.VARIABLE: "task.write=error"})
     try:
         with pytest.raises(RuntimeError):
-            list(second_stage_of(job)(values))
+            list(second_pass_of(job)(values))
     finally:
         failpoints.arm({})
     assert list(temporary.iterdir()) == []

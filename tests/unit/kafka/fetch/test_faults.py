@@ -14,7 +14,7 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch import ranges as reading
-from frazil.kafka.fetch.cluster import Cluster
+from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.types import OffsetRange
 from tests.fixtures.made_brokers import HOST, Close, MadeCluster, made_log
 from tests.fixtures.range_reads import client_of, offsets_of, read, read_and_fail, read_of, settings
@@ -388,6 +388,6 @@ def test_known_brokers_are_asked_for_leaders_when_no_bootstrap_server_answers() 
 
 
 def test_nobody_is_asked_for_nothing() -> None:
-    client = Cluster(settings(f"{HOST}:{dead_port()}"))
+    client = KafkaCluster(settings(f"{HOST}:{dead_port()}"))
     assert read(client, []) == []
     assert read(client, [OffsetRange("t", 0, 5, 5)]) == []

@@ -11,7 +11,7 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch.columns import Wanted
-from frazil.kafka.fetch.records import Records, batches_in
+from frazil.kafka.fetch.records import FetchedRecords, batches_in
 from frazil.kafka.port import timestamp_of
 from packages.protobuf.tests.unit.protobuf_chance import Chance
 from tests.fixtures.range_reads import COLUMNS, Row, rows_of
@@ -123,7 +123,7 @@ def read(whole: bytes, wanted: Wanted) -> list[Row] | None:
     frame = memory.buffer[start:end].data
     try:
         table = batches_in(frame, 0, len(frame), _FIRST, ("t", 0))
-        records = Records(wanted, {})
+        records = FetchedRecords(wanted, {})
         found = [*records.add(("t", 0), (0, 1000), table, frame, ()), *records.flush()]
         return [row for one in found for row in rows_of(one)]
     except UnavailableError:

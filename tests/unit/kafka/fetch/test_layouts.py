@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from frazil.errors import InvariantError
 from frazil.kafka.fetch import cluster
-from frazil.kafka.fetch.records import Records, batches_in
+from frazil.kafka.fetch.records import FetchedRecords, batches_in
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS, FetchedPartition, read_response
 from packages.protobuf.tests.unit.protobuf_chance import Chance
 from tests.fixtures.range_reads import ALL, rows_of
@@ -120,7 +120,7 @@ def test_batches_are_read_as_another_client_writes_them(seed: int) -> None:
         builder.append(offset, timestamp=ms, key=key, value=value, headers=headers)
         expected.append((offset, None if ms == -1 else ms * 1000, key, value, headers or None))
     frame = memoryview(bytes(builder.build()))
-    records = Records(ALL, {})
+    records = FetchedRecords(ALL, {})
     table = batches_in(frame, 0, len(frame), 0, ("t", 0))
     found = [*records.add(("t", 0), (0, 100), table, frame, ()), *records.flush()]
     rows = [row for one in found for row in rows_of(one)]

@@ -1,4 +1,4 @@
-"""What the answer to a commit means, for every catalog and every update: the only module that decides it.
+"""Sends commits, and decides what their answers mean, for every catalog and every update: the only module that decides it.
 
 An exception proves nothing by itself. What was carried out may be sent again on the way, by the HTTP client, a proxy, the
 JDBC pool or the AWS SDK, and the second copy is refused: so after any exception the table is loaded, and its history is the

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.runtime.connect import catalog_properties
+from frazil.runtime.properties import catalog_properties
 from frazil.spec import load_spec
 
 

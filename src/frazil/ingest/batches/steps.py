@@ -41,7 +41,7 @@ from frazil.ingest.plan import advance_watermark, open_transactions
 from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.isolate import CrashingRecords
 from frazil.report import TaskReport, merge_reports
 from frazil.types import (
     Commit,
@@ -79,7 +79,7 @@ class Identity:
     writer: Writer
 
 
-class Pipeline:
+class BatchSteps:
     """Runs planned batches; thread-safe, as long as no table is in two batches at a time."""
 
     def __init__(self, services: Services, identity: Identity) -> None:
@@ -126,7 +126,7 @@ class Pipeline:
         self._rehearse()
         self._release_memory()
 
-    def isolate(self, planned: Planned) -> Found:
+    def isolate(self, planned: Planned) -> CrashingRecords:
         """Returns the records of a batch that crash the task which reads them."""
         return self._jobs.isolate(planned.batch, job_of([planned]))
 
