@@ -146,7 +146,7 @@ def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
         pool = _pool(files)
         descriptor = pool.FindMessageTypeByName(name)
     except (DecodeError, TypeError) as error:
-        raise UnusableSchema(f"these are no Protobuf descriptors: {error}") from None
+        raise UnusableSchema(f"these are not Protobuf descriptors: {error}") from None
     except KeyError:
         raise UnusableSchema(f"the schema has no message {name!r}") from None
     _check_well_known(pool)
