@@ -149,8 +149,8 @@ def _formats(results: Results) -> str:
         "runs",
     ]
     note = (
-        "All of them `running`, as above; `wide` is shorter by as much as its records are longer. × plain JSON: CPU "
-        "beside that of `running` in the same invocation.\n\n"
+        "All of them `running`, as above; `wide` has fewer records, because each is larger. × plain JSON: CPU, divided by "
+        "the CPU of `running` in the same run.\n\n"
     )
     body = table(head, rows)
     return note + body if body else ""
@@ -174,7 +174,8 @@ def _freshness(results: Results) -> str:
     body = table([*head, "commit gap ms", "cores used", "files"], rows)
     note = (
         "From the producer's clock to the first sight of the snapshot in the catalog, over every record after the "
-        "warm-up. Kafka Connect's is the snapshot's own timestamp, as its harness has it.\n\n"
+        "warm-up. Kafka Connect's freshness is measured to the snapshot's own timestamp, as the sink's own benchmark "
+        "measures it.\n\n"
     )
     return note + body if body else ""
 

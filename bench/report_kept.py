@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 GOALS, SURROUNDINGS = "Figures and goals", "Where and with what"
 UNMEASURED = "not measured"
-_EARLIER = "What was not measured then is of earlier runs:"
+_EARLIER = "The other figures are from earlier runs:"
 
 
 def with_kept(new: Mapping[str, str], old: Mapping[str, str]) -> dict[str, str]:

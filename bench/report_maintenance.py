@@ -78,9 +78,10 @@ def upserts(results: Results) -> str:
             _table(results, "upsert", "steady", _STEADY),
         ),
         (
-            "A read of the whole table then: right after the last change, and when table maintenance has had its time, five "
-            "minutes at most. Beside a new table of the same rows, of as many files as Spark makes of them, and beside the "
-            "same table after Iceberg's `rewrite_data_files` of all its files:",
+            "A read of the whole table, right after the last change, and again when table maintenance has finished, after "
+            'five minutes at most. The time is divided by the time for another table: "new table" compares with a new table '
+            'of the same rows that Spark wrote, "same table rewritten" with this table after Iceberg\'s '
+            "`rewrite_data_files` of all its files:",
             _reads(results),
         ),
     ]
@@ -102,7 +103,7 @@ def maintenance(results: Results) -> str:
     parts = [
         (
             "A commit each second, with maintenance and without. CPU counts until the last record is committed, with"
-            " maintenance until files are as they should be, five minutes later at most:",
+            " maintenance until no compaction is due, five minutes later at most:",
             _table(results, "maintenance", "", _MAINTENANCE),
         ),
         (

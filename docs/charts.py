@@ -118,7 +118,7 @@ def charts(entries: Sequence[Measured]) -> list[Chart]:
         Chart(
             "Compute for a terabyte, US cents",
             f"A running process reads JSON of {_RECORD_BYTES} bytes and writes Parquet; {Prices().per_core_hour} USD for an"
-            " hour of a core. Brokers, catalog and store are not in it.",
+            " hour of a core. The figure excludes brokers, catalog and store.",
             [_bar(entry, "cpu_s_per_million", cents, "{:.1f}") for entry in loads],
             loads,
             "cost",
@@ -178,8 +178,8 @@ def _requests(entries: Sequence[Measured]) -> Chart:
     )
     return Chart(
         "Requests to S3 for one table in a month, USD, by commit interval",
-        f"A table that always has records; {prices.per_1000_puts} USD for 1,000 requests that write. Counted at a local S3"
-        f" server, for each commit: {each}. Price of Frazil with its compaction.",
+        f"The figure is for a table that always has records, at {prices.per_1000_puts} USD for 1,000 write requests. Counted"
+        f" at a local S3 server, for each commit: {each}. The price of Frazil includes its compaction.",
         bars,
         counted,
         "requests",

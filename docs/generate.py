@@ -116,7 +116,7 @@ def _settings(section: Mapping[str, Any], known: Collection[str]) -> list[str]:
     rows = []
     for name, setting in section["properties"].items():
         if name not in known:
-            default = "required" if name in required else _default(setting)
+            default = "required" if name in required else texts.DEFAULTS.get(name) or _default(setting)
             rows.append(
                 (f"`{name}`", texts.FORMS.get(name) or _forms(setting), default, setting.get("description", ""))
             )

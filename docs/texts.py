@@ -8,6 +8,8 @@ FORMS: Mapping[str, str] = {
     "start": "`earliest`, `latest`, a timestamp such as `2026-01-31T00:00:00Z` or in milliseconds, or offsets by partition",
 }
 """Shapes of values, by key, whose JSON Schema reads badly."""
+DEFAULTS: Mapping[str, str] = {"format_version": "`2`; `3` for upsert"}
+"""Defaults, by key, that depend on other settings: JSON Schema has one of their values."""
 
 PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
@@ -47,7 +49,7 @@ table has the default texts."""
 ERRORS_END = """\
 The exit code is returned by a command that fails with the error. `frazil run` continues if possible: a `RecordError` or
 `InvariantError` stops one table (exit code 4 at the end), a `ConflictError` or `UnavailableError` is retried.
-[Operations](../troubleshoot/README.md) explains each message. All errors of a pipeline file are reported at once; in
+[Troubleshooting](../troubleshoot/README.md) explains each message. All errors of a pipeline file are reported at once; in
 JSON the first error has the other errors in `others`.
 
 As text, on standard error:

@@ -56,7 +56,7 @@ def parse_constant(text: str, kind: t.IcebergType) -> pa.Scalar:
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
         raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value of the type {kind}")
     if pa.types.is_temporal(target) and not _FIRST_DAY <= value.cast(pa.date32()).value < _LAST_DAY:
-        raise SpecError(f"`{text}` is outside of the years 1 to 9999", remedy="write a time of the years 1 to 9999")
+        raise SpecError(f"`{text}` is outside the years 1 to 9999", remedy="write a time of the years 1 to 9999")
     return value
 
 

@@ -209,7 +209,7 @@ def _check_tables(
 ) -> Iterator[Finding]:
     """places: gets the places that the catalog has for files of new tables."""
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
-    tried = f"opened the catalog at {address}, and asked for a namespace"
+    tried = f"opened the catalog at {address}, and requested a namespace"
     try:
         catalog = open_catalog_for_reading(jvm, spec)
         namespace = tables[0].name.rpartition(".")[0] if tables else spec.selected.namespace or "default"

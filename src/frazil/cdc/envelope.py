@@ -79,7 +79,7 @@ FAULTS = {
     OTHER_DATA: Fault(
         ErrorClass.NOT_AN_ENVELOPE, "the event's data is not JSON, by its content type or as `data_base64`"
     ),
-    BAD_HEADER: Fault(ErrorClass.NOT_AN_ENVELOPE, "a header of the event, or its key, is no UTF-8 text"),
+    BAD_HEADER: Fault(ErrorClass.NOT_AN_ENVELOPE, "a header of the event, or its key, is not UTF-8"),
 }
 """The faults of inconsistent envelopes, by kind of record."""
 

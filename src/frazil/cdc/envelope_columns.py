@@ -47,7 +47,7 @@ from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places, structs_where
 from frazil.schema.selection import Path
 
-_FAR = Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")
+_FAR = Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside the years 1 to 9999")
 FLAT = ("__op", "__deleted")
 """The fields that Debezium's unwrap transform (`ExtractNewRecordState`) adds to a row."""
 

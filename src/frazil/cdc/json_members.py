@@ -96,7 +96,7 @@ def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     return read_value(batch.texts, slices, LongType(), (name,))
 
 
-_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")}
+_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside the years 1 to 9999")}
 _COUNTS = ("total_order", "data_collection_order")
 _ORIGIN_NAMES = frozenset(name for names in ORIGINS.values() for name in names)
 

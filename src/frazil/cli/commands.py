@@ -348,7 +348,7 @@ def _before_commands(
     Raises: SpecError for `--version` with a command.
     """
     if version:
-        raise SpecError("`--version` goes with no command", remedy="run `frazil --version` alone")
+        raise SpecError("`--version` cannot be combined with a command", remedy="run `frazil --version` alone")
 
 
 def _not_called() -> None:

@@ -177,7 +177,7 @@ def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
     """Returns the days or timestamps of the years 1 to 9999; others are refused (see Conversion)."""
     near, is_far = inside_years(array)
     if is_far.any():
-        reason = "{value} is a time outside of the years 1 to 9999"
+        reason = "{value} is a time outside the years 1 to 9999"
         conversion.refuse(array, is_far, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason)
     return near
 

@@ -43,6 +43,6 @@ def import_function(path: str, folder: str) -> Callable[..., Any]:
     except Exception as error:
         raise SpecError(
             f"the function `{path}` cannot be imported: {type(error).__name__}: {error}",
-            remedy="name it `module.function`, and put the module beside the pipeline file, or install its package",
+            remedy="name it `module.function`, and put the module next to the pipeline file, or install its package",
         ) from error
     return function

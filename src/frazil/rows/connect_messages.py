@@ -56,7 +56,7 @@ _FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.lj
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
 _TOMBSTONE = Fault(ErrorClass.TOMBSTONE, "the message's payload is null (a tombstone), so it is not a row")
 _NO_STRUCT = Fault(
-    ErrorClass.NOT_AN_OBJECT, "the message's schema describes a struct, and its payload is no JSON object"
+    ErrorClass.NOT_AN_OBJECT, "the message's schema describes a struct, and its payload is not a JSON object"
 )
 
 

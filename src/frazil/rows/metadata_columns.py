@@ -69,7 +69,8 @@ def header_column(conversion: Conversion, name: str, kind: IcebergType, headers:
         return text
     numbers, bad = _numbers(text, arrow_type(kind))
     if bad.any():
-        conversion.refuse(text, bad, owner, path, ErrorClass.TYPE_MISMATCH, f"{{value}} is no {kind} in decimal digits")
+        reason = f"{{value}} is not a value of type {kind} in decimal digits"
+        conversion.refuse(text, bad, owner, path, ErrorClass.TYPE_MISMATCH, reason)
     return numbers
 
 
@@ -124,7 +125,7 @@ def refuse_far_times(target: TableTarget, records: Records, decoded: Decoded, li
         return decoded
     micros = records["timestamp"].cast(pa.int64())
     column = dict(target.metadata).get("timestamp", "timestamp")
-    reason = "the record's timestamp of {} is outside of the years 1 to 9999"
+    reason = "the record's timestamp of {} is outside the years 1 to 9999"
     mismatches = [
         Mismatch(row, column, ErrorClass.OUT_OF_RANGE, reason.format(_far_ms(micros[row].as_py() // 1000)))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()

@@ -48,7 +48,7 @@ def _check_source(column: ColumnSpec) -> None:
         _check_header_value(column, column.value)
     elif column.header is not None and not isinstance(kind, _HEADER_TYPES):
         remedy = "write string, binary, int or long as its type, or what its bytes are, such as `value: {format: json}`"
-        raise SpecError(f"`columns.{name}`: the bytes of a header are no `{kind}`", remedy=remedy)
+        raise SpecError(f"`columns.{name}`: the bytes of a header are not a `{kind}`", remedy=remedy)
     if column.is_own and column.unit is not None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
     if column.coerce and (column.is_own or not _has_text(kind)):
@@ -155,7 +155,7 @@ def check_shaping(table: TableSpec) -> Iterator[Mistake]:
     ]
     for path, label in asked:
         if any(path[: len(left)] == left for left in table.shape.exclude):
-            message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
+            message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` needs"
             yield Mistake("exclude", message, "take it out of one of them")
 
 

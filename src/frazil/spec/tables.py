@@ -209,7 +209,7 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
         )
         is_declared, is_metadata = columns.find(first) is not None, metadata.find(first) is not None
         if field is not None and not is_declared and not is_metadata:
-            message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
+            message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not list it"
             yield Mistake(key, message, f"write `metadata: [{field}]`", line)
         elif key in ("key_columns", "order_by") and not is_metadata:
             if not is_declared and table.shape.columns and table.shape.unknown_fields != "add":
@@ -263,9 +263,9 @@ def _check_taken(key: str, path: Path, include: Sequence[Path], exclude: Sequenc
     """Without a value every record would be a bad one."""
     name = ".".join(path)
     if any(path[: len(out)] == out for out in exclude):
-        yield Mistake(key, f"`exclude` leaves out `{name}`, which `{key}` asks for", "take it out of one of them")
+        yield Mistake(key, f"`exclude` leaves out `{name}`, which `{key}` needs", "take it out of one of them")
     elif include and not any(fold_path(path)[: len(taken)] == fold_path(taken)[: len(path)] for taken in include):
-        yield Mistake(key, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
+        yield Mistake(key, f"`include` does not take `{name}`, which `{key}` needs", "add it to `include`")
 
 
 def _check_stages(table: TableSpec) -> Iterator[Mistake]:

@@ -202,7 +202,7 @@ HDFS = (
     ),
     *_of(
         "refused",
-        "remove it, and keep tables outside of encryption zones",
+        "remove it, and keep tables outside encryption zones",
         "hadoop.security.key.provider.path",
         "dfs.encryption.key.provider.uri",
     ),

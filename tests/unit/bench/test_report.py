@@ -109,7 +109,7 @@ def test_what_was_not_measured_again_stays_with_where_it_was_measured() -> None:
     assert len(kept) == 3
     assert set(kept) <= set(second.splitlines())
     assert "| idle | 200-topics |" in second
-    new, _, earlier = second.partition("What was not measured then is of earlier runs:")
+    new, _, earlier = second.partition("The other figures are from earlier runs:")
     assert ("at commit def" in new, "at commit abc" in earlier) == (True, True)
     assert second.count("(performance.svg)") == 1
     assert render(Results([idle]), second) == second, "once more it is the same"

@@ -170,7 +170,7 @@ def test_moments_that_64_bits_of_microseconds_do_not_hold_are_out_of_range(zone:
     found = read(record_of(v=_logical("long", f"{zone}timestamp-millis")), [number(n) for n in written])
     assert found.arrays[0].cast("int64").to_pylist()[:2] == [most * 1000, -most * 1000]
     assert faults(found) == [
-        (row, "out_of_range", "v", f"{written[row]} is a time outside of the years 1 to 9999") for row in range(2, 6)
+        (row, "out_of_range", "v", f"{written[row]} is a time outside the years 1 to 9999") for row in range(2, 6)
     ]
 
 

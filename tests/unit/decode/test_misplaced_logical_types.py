@@ -23,7 +23,7 @@ from tests.unit.ops.test_plan import columns, plan, produce
 __all__ = ["ops_scenario"]
 _MILLIS = {"logicalType": "timestamp-millis"}
 _WORDS = (
-    "field ts: the logicalType timestamp-millis is beside the type long, where Avro ignores it; write `{}: {{format:"
+    "field ts: the logicalType timestamp-millis is on the type long, where Avro ignores it; write `{}: {{format:"
     " avro, logical_types: lenient}}` to read it as meant, or correct the schema"
 )
 

@@ -58,7 +58,7 @@ def test_a_rescued_record_becomes_the_row_of_the_page(folder: Path, capsys: Capt
     (folder / "ledger.avsc").write_text(json.dumps({"type": "record", "name": "Entry", "fields": fields}))
     sent = {"value": {"id": "n/a", "amount": "12.50", "note": "cash"}}
     case = {"records": [sent], "rows": [{"id": None, "amount": "12.50", "_rescued": rescued}]}
-    (pipeline,) = [text for text in _blocks("evolve.md", "yaml") if "shop.ledger" in text]
+    (pipeline,) = _blocks("rescue.md", "yaml")
     assert _play(pipeline, "shop.ledger", case, schemas={"value": "ledger.avsc"}) == 0, capsys.readouterr().out
 
 
@@ -81,9 +81,8 @@ def test_the_versions_of_a_row_are_those_of_the_page(capsys: Captured) -> None:
         }
         for key, name, city, begin, end, is_current in rows
     ]
-    pipeline = f'pipeline: shop\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_blocks("history.md", "yaml")[0]}'
     case = {"records": records, "rows": versions}
-    assert _play(pipeline, "shop.customer_history", case) == 0, capsys.readouterr().out
+    assert _play(_blocks("history.md", "yaml")[0], "shop.customer_history", case) == 0, capsys.readouterr().out
 
 
 def test_the_file_is_shown_as_on_the_page(folder: Path, capsys: Captured) -> None:

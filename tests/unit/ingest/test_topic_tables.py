@@ -65,7 +65,7 @@ def test_a_topic_gets_its_table_when_its_keys_say_so_and_keeps_it_when_they_no_l
     scene.source.keys["orders"] = ON | TEXT | {ENABLE: "false"}
     state, reason = scene.settle(service)["shop.orders"]
     assert state is RunState.STOPPED
-    assert "orders no longer asks for this table" in reason
+    assert "orders no longer requests this table" in reason
     scene.feed("orders", b"b")
     scene.settle(service)
     assert len(scene.rows("shop.orders")) == 1

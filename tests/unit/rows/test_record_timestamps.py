@@ -52,7 +52,7 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
             "timestamp": None,
             "timestamp_ms": -(-far // 1000) if far < 0 else far // 1000,
             "error_class": "out_of_range",
-            "message": f"the record's timestamp of {far // 1000} ms{_BEYOND.get(far, '')} is outside of the years 1 to 9999",
+            "message": f"the record's timestamp of {far // 1000} ms{_BEYOND.get(far, '')} is outside the years 1 to 9999",
             "path": "_timestamp",
         }
         for n, far in enumerate(_FAR)

@@ -435,7 +435,7 @@ def test_days_and_times_are_exact_from_the_year_1_to_9999_and_out_of_range_beyon
     far = [{"v": first - 1, "list": []}, {"v": 0, "list": [0, end]}]
     refused = decode(framed(1, schema, *far), fields, {1: schema})
     assert [fault[:3] for fault in faults(refused)] == [(0, "out_of_range", "v"), (1, "out_of_range", "list.element")]
-    assert all(one.reason.endswith("is a time outside of the years 1 to 9999") for one in refused.mismatches)
+    assert all(one.reason.endswith("is a time outside the years 1 to 9999") for one in refused.mismatches)
 
 
 def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others() -> None:

@@ -64,7 +64,7 @@ def test_a_function_is_found_once_its_module_is_beside_the_file(
 ) -> None:
     text, source = with_table(f"udf: {module}.clean"), working_directory / f"{module}.py"
     source.rename(working_directory / "elsewhere.txt")
-    assert "put the module beside the pipeline file" in refuse(text).remedy
+    assert "put the module next to the pipeline file" in refuse(text).remedy
     (working_directory / "elsewhere.txt").rename(source)
     importlib.invalidate_caches()
     assert len(load(text).tables[0].query.udf) == 1

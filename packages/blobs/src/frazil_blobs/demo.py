@@ -38,7 +38,7 @@ _GROUNDS = ("white", "black", "lightgrey", "midnightblue", "honeydew")
 _SIDE, _GRID = 160, 8
 _RUN_TIMEOUT_S, _FLUSH_TIMEOUT_S = 300, 30.0
 _PIPELINE_FILE = """\
-# Written by `frazil blobs demo`: pictures leave the rows for packs beside the table, and their vectors are searched.
+# Written by `frazil blobs demo`: pictures leave the rows for packs next to the table, and their vectors are searched.
 pipeline: demo
 kafka: {{bootstrap.servers: "{servers}"}}
 http: false

@@ -297,7 +297,7 @@ def open_packs(settings: BlobSettings, target: TableTarget) -> RowPacks | None:
     if is_within(settings.store, location):
         raise SpecError(
             "the packs are in the table's own folder, where maintenance removes files that no snapshot names",
-            remedy=f"write another folder as `blobs.store`, outside of {location}",
+            remedy=f"write another folder as `blobs.store`, outside {location}",
             where=target.name,
         )
     if settings.extract or settings.thumbnails:

@@ -204,15 +204,15 @@ def plan(settings: BlobSettings) -> str:
 
 
 def check(settings: BlobSettings, location: str | None) -> Iterator[StageCheck]:
-    """Yields whether the packs are outside of the table's folder, whose unknown files others remove as orphans."""
+    """Yields whether the packs are outside the table's folder, whose unknown files others remove as orphans."""
     tried = f"compared {settings.store} with the location of the table"
     if location is None:
         yield StageCheck(True, tried, "the table is not created yet; its location must be another folder")
     elif is_within(settings.store, location):
         danger = f"the packs are in {location}, the table's own folder: `remove_orphan_files` would delete them"
-        yield StageCheck(False, tried, danger, f"write another folder as `blobs.store`, outside of {location}")
+        yield StageCheck(False, tried, danger, f"write another folder as `blobs.store`, outside {location}")
     else:
-        yield StageCheck(True, tried, "the packs are outside of the table's folder, so nobody takes them for orphans")
+        yield StageCheck(True, tried, "the packs are outside the table's folder, so nobody takes them for orphans")
 
 
 def check_readers() -> StageCheck:

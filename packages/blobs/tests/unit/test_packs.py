@@ -144,7 +144,7 @@ def test_packs_inside_of_the_table_are_refused_until_they_are_elsewhere(tmp_path
     target = table(tmp_path, columns, ["image"], store=inside.as_uri())
     with pytest.raises(SpecError, match="the packs are in the table's own folder") as caught:
         read_rows(target, {"id": 1, "image": text(PNG)})
-    assert caught.value.remedy == f"write another folder as `blobs.store`, outside of {tmp_path / 'lake.t'}"
+    assert caught.value.remedy == f"write another folder as `blobs.store`, outside {tmp_path / 'lake.t'}"
     [check] = target.stages[0].check_table(target.files.location)
     assert (check.is_ok, check.remedy) == (False, caught.value.remedy)
     outside = table(tmp_path, columns, ["image"])

@@ -163,7 +163,7 @@ def test_a_far_timestamp_is_that_of_the_record_when_its_dead_letter_is_retried(t
     scene.declare({"id": "long"})
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 2)
     assert {one["message"] for one in scene.dead_letters()} == {
-        f"the record's timestamp of {10**15} ms is outside of the years 1 to 9999"
+        f"the record's timestamp of {10**15} ms is outside the years 1 to 9999"
     }
     assert [one["timestamp_ms"] for one in scene.dead_letters()] == [10**15] * 2
     scene.declare({"id": "long"}, metadata={})

@@ -56,7 +56,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     responses: dict[str, Any] = {"200": _json("The answer.", endpoint.answer)}
     if endpoint.is_long:
         responses["202"] = _json(
-            "The work continues: ask for the operation.", {"$ref": "#/components/schemas/Operation"}
+            "The work continues: request the operation.", {"$ref": "#/components/schemas/Operation"}
         )
     responses |= {code: {"$ref": f"#/components/responses/{code}"} for code in _PROBLEMS}
     variables = [

@@ -41,7 +41,7 @@ _STRUCTS = {"google.protobuf.Struct": STRUCT, "google.protobuf.ListValue": LIST,
 
 _NO_MOMENT = Fault(
     ErrorClass.OUT_OF_RANGE,
-    "the timestamp {value} is outside of the years 1 to 9999, or its nanos are not part of a second",
+    "the timestamp {value} is outside the years 1 to 9999, or its nanos are not part of a second",
 )
 _NO_DURATION = Fault(
     ErrorClass.OUT_OF_RANGE,

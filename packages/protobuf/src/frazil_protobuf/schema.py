@@ -146,7 +146,7 @@ def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
         pool = _pool(files)
         descriptor = pool.FindMessageTypeByName(name)
     except (DecodeError, TypeError) as error:
-        raise UnusableSchema(f"these are no Protobuf descriptors: {error}") from None
+        raise UnusableSchema(f"these are not Protobuf descriptors: {error}") from None
     except KeyError:
         raise UnusableSchema(f"the schema has no message {name!r}") from None
     # A message read as a time or as JSON must be the one that Protobuf defines by that name.

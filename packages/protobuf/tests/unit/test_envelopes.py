@@ -168,7 +168,7 @@ def test_a_message_that_is_no_day_makes_a_bad_record(tmp_path: Path, day: Row) -
     scenario.change("c", None, {"id": 2, "day": day})
     scenario.catch_up()
     assert [row["day"] for row in scenario.by_id()] == [dt.date(2024, 1, 1)]
-    assert [(kind, "no Date" in words) for kind, words in scenario.dead_letters()] == [("type_mismatch", True)]
+    assert [(kind, "not a Date" in words) for kind, words in scenario.dead_letters()] == [("type_mismatch", True)]
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def _connect(settings: dict[str, Any]) -> SchemaRegistryClient:
 def _limit(response: Any) -> None:
     """Bounds a response before it is read. A compressed one, which was not requested, could grow without end."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise RuntimeError("the answer is compressed, which was not asked for")
+        raise RuntimeError("the answer is compressed, which was not requested")
     response.stream = _Limited(response.stream, response.is_success)
 
 

@@ -380,7 +380,7 @@ def test_a_logical_type_beside_its_type_is_reported_and_follows_the_setting(scen
     [finding] = look(scenario, registry)
     assert (finding.is_ok, finding.found) == (
         True,
-        "a run adds ts: long; warning: field ts: the logicalType timestamp-millis is beside the type long, where Avro "
+        "a run adds ts: long; warning: field ts: the logicalType timestamp-millis is on the type long, where Avro "
         "ignores it; write `value: {format: avro, logical_types: lenient}` to read it as meant, or correct the schema",
     )
     [finding] = look(scenario, registry, form="avro, logical_types: lenient")

@@ -294,7 +294,7 @@ class _Recording:
         Raises: SpecError for a format, or for bytes, that cannot be decoded here.
         """
         place = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
-        remedy = "write the case by hand, with the schema in a file beside it"
+        remedy = "write the case by hand, with the schema in a file next to it"
         number = int.from_bytes(raw[1:5], "big")
         if self._schemas is None or value.format not in ("avro", "json_schema") or value.framing != "confluent":
             raise SpecError(f"records in {value.format} cannot be masked", remedy=remedy, where=place)

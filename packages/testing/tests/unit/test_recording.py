@@ -121,7 +121,7 @@ tables:
     with pytest.raises(SpecError) as caught:
         recorded(folder, described, record(raw), schemas=Schemas(registry))
     assert caught.value.message == "records in protobuf cannot be masked"
-    assert caught.value.remedy == "write the case by hand, with the schema in a file beside it"
+    assert caught.value.remedy == "write the case by hand, with the schema in a file next to it"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ tables:
     for damaged in (body(2**62), body(0)[:-3], b"", b"\0\7"):
         with pytest.raises(SpecError, match="the record cannot be decoded") as caught:
             recorded(folder, pipeline, record(head + damaged), schemas=Schemas(registry))
-        assert caught.value.remedy == "write the case by hand, with the schema in a file beside it"
+        assert caught.value.remedy == "write the case by hand, with the schema in a file next to it"
 
 
 def test_a_recording_replaces_no_file(folder: Path) -> None:

@@ -28,7 +28,7 @@ from frazil.types import Offsets, by_partition
 from frazil_verify.findings import Refusal
 from frazil_verify.late_times import LateTimes
 
-ASIDE = "its rows refer to values that are kept beside it, by other names each time that they are written"
+ASIDE = "its rows refer to values that are stored outside it, with other names after each write"
 """Why a table cannot be compared, such as one with `blobs`."""
 NOT_YET = "run the pipeline first"
 """The remedy where a table has nothing to compare."""

@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(ErrorClass.TOO_DEEP, "the value is nested more than 64 levels deep"),
     Fault(ErrorClass.OUT_OF_RANGE, "a time is not within the 24 hours of a day"),
-    Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999"),
+    Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside the years 1 to 9999"),
     Fault(ErrorClass.INVALID_TEXT, "a string is not UTF-8"),
     Fault(ErrorClass.DUPLICATE_KEY, "a map has the same key twice"),
     Fault(ErrorClass.OUT_OF_RANGE, "a decimal has more digits than its precision"),

@@ -238,7 +238,7 @@ class _Reading:
         remedy = f": {wide_settings(self.in_row(path))}" if logical_type.name == UNSIGNED.name else ""
         beyond = Fault(ErrorClass.OUT_OF_RANGE, f"{{value}} ({name}) is out of the range of {converted.kind}{remedy}")
         self._refuse(array if converted.shown is None else converted.shown, far, beyond, path, owner)
-        none = Fault(ErrorClass.TYPE_MISMATCH, f"{{value}} is no {name} that {converted.kind} can hold")
+        none = Fault(ErrorClass.TYPE_MISMATCH, f"{{value}} is not a {name} that {converted.kind} can hold")
         self._refuse(array, converted.bad & ~far, none, path, owner)
 
     def _refuse(

@@ -110,7 +110,7 @@ class TopicTables:
         for name in self._topics.keys() - asking.keys():
             topic_name = self._topics[name].name
             self.refusals[name] = (
-                f"its topic {topic_name} no longer asks for this table: {ENABLE} is not true, or the topic is gone",
+                f"its topic {topic_name} no longer requests this table: {ENABLE} is not true, or the topic is gone",
                 f"set {ENABLE}=true on the topic to continue; the table stays as it is",
                 f"topic {topic_name}",
             )

@@ -213,7 +213,7 @@ def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
         return ""
     first, more = misplaced[0], f" (and {len(misplaced) - 1} more)" if len(misplaced) > 1 else ""
     return (
-        f"field {first.path}: the logicalType {first.logical} is beside the type {first.kind}, where Avro ignores"
+        f"field {first.path}: the logicalType {first.logical} is on the type {first.kind}, where Avro ignores"
         f" it{more}; write `{key}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the"
         " schema"
     )

@@ -214,7 +214,7 @@ class _Table:
             )
         stored = self._clauses.get("STORED AS", [])
         if stored and stored[-1] not in ("1", "2"):
-            reason = f"{_text(stored)} keeps what was believed earlier beside what is true, and the table has type 1"
+            reason = f"{_text(stored)} keeps what was believed earlier with what is true, and the table has type 1"
             remedy = "write `mode: history` for versions; what was believed earlier is in older snapshots"
             self._draft.lose(f"{self._flow.target}/STORED AS", reason, remedy)
         return settings

@@ -127,7 +127,7 @@ class _Reader:
         """
         if words[place] != "(":
             if words[place].lower() != "records":
-                raise SpecError(f"`{words[place]}` is read beside the records", remedy=_REMEDY)
+                raise SpecError(f"`{words[place]}` is read in addition to the records", remedy=_REMEDY)
             return self._records, place + 1
         inner, end = group(words, place)
         return self._query(inner), end

@@ -217,7 +217,7 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
     for name in enabled:
         _put_table(draft, name, enabled[name], namespace)
     draft.notes.append(
-        "AutoMQ adds `_kafka_header`, `_kafka_key` and `_kafka_metadata`: `metadata` asks for such columns"
+        "AutoMQ adds `_kafka_header`, `_kafka_key` and `_kafka_metadata`: `metadata` requests such columns"
     )
     return draft.finish(brokers)
 

@@ -219,7 +219,7 @@ class Draft:
             self._unneeded[_shown(key)] = setting.note
         elif setting.answer is Answer.CARRIED:
             self.lose(
-                key, f"it has no effect beside the other settings ({setting.note})", "remove it there, or complete it"
+                key, f"it has no effect with the other settings ({setting.note})", "remove it there, or complete it"
             )
         elif value.lower() not in setting.harmless:
             self.lose(key, setting.note, setting.instead)

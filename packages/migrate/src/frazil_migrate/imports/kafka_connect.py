@@ -115,7 +115,7 @@ KAFKA_CONNECT = Tool(
         *unneeded("decimals are read in both forms", "*.converter.decimal.format"),
         *unneeded("texts are read as UTF-8", "*.converter.encoding", "*.converter.converter.encoding"),
         *unneeded("Spark's master sets how much runs at a time", "tasks.max", "tasks.max.enforce"),
-        *unneeded("headers are not decoded unless a column asks for one", "header.converter"),
+        *unneeded("headers are not decoded unless a column needs one", "header.converter"),
         *unneeded("Frazil retries, and logs, by itself", "errors.log.*", "errors.retry.*", "errors.deadletterqueue.*"),
         *unneeded("Frazil chooses how it fetches", "consumer.override.*"),
         *unneeded(_OF_CONNECT, "connector.class", "config.action.reload", "connector.client.config.override.policy"),
