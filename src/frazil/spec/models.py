@@ -204,10 +204,7 @@ class DivisionSpec(Declared):
     """The table of records that no other table of the route receives."""
 
 
-class RouteSpec(
-    TableSpec,
-    json_schema_extra={"required": ["to"], "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
-):
+class RouteSpec(TableSpec):
     """How records of some topics are divided among many tables, which all have the same settings."""
 
     division: Annotated[DivisionSpec, group("division")]
@@ -300,7 +297,6 @@ class FileSpec(Declared):
 class PipelineSpec(
     Declared,
     json_schema_extra={
-        "required": ["pipeline", "kafka"],
         "anyOf": [*({"required": [name]} for name in ("tables", "topics", "routes")), _FOLLOWS_TOPIC_KEYS],
         "dependentRequired": {"topics": ["namespace"]},
         "dependentSchemas": {"namespace": {"anyOf": [{"required": ["topics"]}, _FOLLOWS_TOPIC_KEYS]}},

@@ -130,7 +130,7 @@ def check_tag(tag: TagSpec) -> Iterator[Mistake]:
         yield Mistake((), f"`{tag.name}` is not the beginning of names of tags", remedy)
 
 
-class TagSpec(Declared, json_schema_extra={"required": ["at", "keep"]}):
+class TagSpec(Declared):
     """A tag for each day, at the first snapshot that is complete to a time of it."""
 
     #: What the names of its tags begin with.

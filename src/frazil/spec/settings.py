@@ -128,7 +128,6 @@ class KeySpec(ValueSpec):
 class ColumnSpec(
     Declared,
     json_schema_extra={
-        "required": ["type"],
         # A column has one source.
         "not": {
             "anyOf": [
@@ -233,10 +232,7 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     written, no record waits."""
 
 
-class DedupeSpec(
-    Declared,
-    json_schema_extra={"required": ["by"]},
-):
+class DedupeSpec(Declared):
     """Which records of an append table are duplicates."""
 
     by: Annotated[

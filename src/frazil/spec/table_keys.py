@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TEXT = {"type": "string", "pattern": f"({DURATION_PATTERN})|({DAYS_PATTERN})", "examples": ["7d", "10m"]}
 
 
-class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
+class LateSpec(Declared):
     """Which records are late for the window of their time."""
 
     after_s: Annotated[

@@ -96,6 +96,12 @@ class Declared(BaseModel):
         return self if info.context is None else info.context.check(self)
 
 
+class Connection(Declared):
+    """A section whose texts may refer to secrets."""
+
+    reads_secrets = True
+
+
 @dataclass(frozen=True)
 class Form:
     """How the value of a key is written in the file."""
@@ -130,6 +136,8 @@ class Key:
     registered: Registered[Any] | None = None
     #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
     default: Word | None = None
+    #: Whether the section needs it.
+    is_required: bool = False
     #: What is reported of a section without the key, which needs it. LABEL stands for the section.
     lack: str = ""
     #: What to do then.
@@ -247,9 +255,15 @@ def _declared(model: type[BaseModel]) -> Iterator[Key]:
             choices = _words_of(field.annotation)
         if default is None and not field.is_required() and field.default not in (None, "", ()):
             default = _written_default(field.default, form, choices)
-        description = " ".join((field.description or "").split())
         yield replace(
-            key, name=name, field=field_name, form=form, description=description, choices=choices, default=default
+            key,
+            name=name,
+            field=field_name,
+            form=form,
+            description=" ".join((field.description or "").split()),
+            choices=choices,
+            default=default,
+            is_required=field.is_required(),
         )
 
 
