@@ -304,7 +304,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     #: Minutes of the day (UTC).
     window: Annotated[
         tuple[int, int] | None,
-        forms.parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
+        forms.parsed_text(forms.text_of(WINDOW_PATTERN, "22:00-06:00"), parse_window),
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, forms.SIZE, named("target_file_size")] = None

@@ -112,6 +112,8 @@ class Form:
     write: Callable[[Any], Word] | None = None
     #: Turns the value in the file into the field's, or raises a SpecError; without it by the field's type.
     read: Read | None = None
+    #: The words that the value can be in place of a section.
+    words: tuple[Word, ...] = ()
     #: The value that a word stands for, of a key with a section or one of its choices.
     of_word: Callable[[Any], Any] | None = None
     #: Whether `read` itself puts the secrets in.
@@ -248,7 +250,7 @@ def _declared(model: type[BaseModel]) -> Iterator[Key]:
             continue
         form = next((member for member in field.metadata if isinstance(member, Form)), None)
         key = next((member for member in field.metadata if isinstance(member, Key)), Key())
-        choices, default = key.choices, key.default
+        choices, default = key.choices or (() if form is None else form.words), key.default
         if not choices and key.registered is not None:
             choices = tuple(key.registered.built_in)
         elif not choices and form is None:
