@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError
 from frazil.secrets import redact
 from frazil.shares.share import Template, ValueSource, parse_source, parse_template
@@ -155,6 +156,13 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         query = self.query
         steps = query.where or query.select or query.has_steps or query.lookup
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
+
+    def declared_column(self, name: str) -> settings.ColumnSpec | None:
+        """The declared column of this name, in any case; None where the file does not declare it, or a query makes the
+        columns.
+        """
+        columns = {} if self.has_query else {column.name: column for column in self.shape.columns}
+        return columns.get(Spellings(columns).find(name) or name)
 
     @property
     def stops_at_mismatch(self) -> bool:

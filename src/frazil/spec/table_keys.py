@@ -274,6 +274,16 @@ class ChangesSpec(Declared):
     """When readers see a window: from its first record on (update), or once it is complete (closed)."""
 
     @property
+    def envelope_kind(self) -> str:
+        """The kind of the envelope; `none` where records are rows."""
+        return "none" if self.envelope is None else self.envelope.kind
+
+    @property
+    def wraps_changes(self) -> bool:
+        """Whether records wrap changes of rows of a source, which an event is not."""
+        return self.envelope_kind not in ("none", "cloudevents", "outbox")
+
+    @property
     def looks_up_rows(self) -> bool:
         """Whether what becomes of a record depends on the rows that the table has."""
         return self.mode == "upsert" or self.dedupe is not None
