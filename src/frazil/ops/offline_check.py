@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from frazil.errors import SpecError
 from frazil.ingest.tables.preflight import declared_mismatch
@@ -12,8 +12,8 @@ from frazil.ingest.tables.queries import Queries
 from frazil.ops.check import Finding, check_secrets, check_transport, failed
 from frazil.ops.store_check import check_catalog_settings, check_hadoop_settings
 from frazil.secrets import Secrets
-from frazil.spec import PipelineSpec, load_spec
-from frazil.spec.audits import AuditQuery, audit_queries
+from frazil.spec import PipelineSpec, TableSpec, load_spec
+from frazil.spec.publishing import subquery, view_of
 from frazil.spec.syntax.environments import Overrides
 
 _MISSING = "the environment variable `"
@@ -22,6 +22,22 @@ NOT_CHECKED = (
     "columns that queries make", "this machine",
 )  # fmt: skip
 """What an offline check leaves out."""
+
+
+@dataclass(frozen=True)
+class _AuditQuery:
+    """A query over what readers of a table would see."""
+
+    #: The table.
+    table: str
+    #: The name of the audit.
+    name: str
+    #: A statement whose syntax is right only if the audit is a query.
+    statement: str
+    #: The views that it can read; None where tables that the file does not name may be among them.
+    views: tuple[str, ...] | None
+    #: What to do where it is none.
+    remedy: str
 
 
 def check_offline(spec: PipelineSpec, overrides: Overrides, queries: Queries | None) -> Iterator[Finding]:
@@ -87,16 +103,35 @@ def _check_queries(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
             yield failed(name, tried, error)
 
 
+def _audit_queries(spec: PipelineSpec) -> Iterator[_AuditQuery]:
+    """Yields the audits of all tables that the file declares."""
+    for table in spec.tables:
+        publish = table.publishing.publish
+        for name, query in publish.audits if publish is not None else ():
+            remedy = f"correct `publish.audits.{name}`: a query that fails keeps the table from its readers"
+            views = _views(spec, table, publish.group if publish is not None else None)
+            yield _AuditQuery(table.name, name, subquery(query), views, remedy=remedy)
+
+
+def _views(spec: PipelineSpec, table: TableSpec, group: str | None) -> tuple[str, ...] | None:
+    if group is None:
+        return "candidate", "published"
+    if spec.makes_tables:
+        return None
+    of_group = [other for other in spec.tables if (publish := other.publishing.publish) and publish.group == group]
+    return "candidate", "published", *(view_of(other.name) for other in of_group if other is not table)
+
+
 def has_audits(spec: PipelineSpec) -> bool:
     """Whether some table is audited for its readers."""
-    return any(True for _ in audit_queries(spec))
+    return any(True for _ in _audit_queries(spec))
 
 
 def check_audits(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
     """Yields whether the audits of each table can be parsed, and read views that audits have; which columns these have is
     known once the tables exist.
     """
-    for audit in audit_queries(spec):
+    for audit in _audit_queries(spec):
         name, tried = f"audit {audit.name} of {audit.table}", "parsed its query"
         try:
             _refuse_unknown(queries.parse(audit.statement), audit)
@@ -105,7 +140,7 @@ def check_audits(spec: PipelineSpec, queries: Queries) -> Iterator[Finding]:
             yield Finding(name, False, tried, error.message, audit.remedy, audit.table)
 
 
-def _refuse_unknown(views: Iterable[str], audit: AuditQuery) -> None:
+def _refuse_unknown(views: Iterable[str], audit: _AuditQuery) -> None:
     """Raises SpecError for a view that the audit does not have."""
     for view in sorted(views) if audit.views is not None else ():
         assert audit.views is not None

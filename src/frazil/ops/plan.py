@@ -54,10 +54,10 @@ from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import unknown_properties
-from frazil.spec.history import describe_history
+from frazil.spec.changes import describe_history
 from frazil.spec.publishing import describe_publishing
 from frazil.spec.state import describe_state
-from frazil.spec.waiting import describe_waits
+from frazil.spec.steps import describe_waits
 from frazil.stages.notes import StageNote
 from frazil.stages.table import table_stages
 from frazil.stages.watch import Tally

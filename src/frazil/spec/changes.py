@@ -1,10 +1,17 @@
-"""How a table takes changes: the envelope of its records, mode, keys and order, deletes, tombstones and transactions."""
+"""How a table takes changes: the envelope of its records, mode, keys and order, deletes, tombstones and transactions.
+
+Once the file is read, a table with `mode: history`, which has a row for each version of what its keys identify, is one with
+`mode: upsert`, whose rows are looked up by key, that `keeps_history`. How versions are made is in `frazil_state.history`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+from frazil.column_names import Spellings
 from frazil.plugins.driver import TABLE_KEYS
 from frazil.plugins.formats import ENVELOPES
 from frazil.spec.models import TableSpec
@@ -27,11 +34,21 @@ _NO_ORDERS: Mapping[MetadataField, str] = {
     "transaction_id": "names a transaction and does not order transactions",
 }
 """Metadata of transactions that does not order changes, and the reason."""
+_TIMES = (TimestampType, TimestamptzType, DateType)
+_OF_TIMES = ("timestamp", "source_ts", "connector_ts", "ce_time")
+_WITH_DELETED_ROWS = ("cloudevents", "outbox", "operation")
+"""The envelopes whose deletes have the row's columns as they are at the time of the delete."""
+_NOT_OF_HISTORY = (
+    ("merge", "`merge` makes one row of all records of a key, and `mode: history` a row of each version"),
+    ("changelog", "`changelog: true` appends every change, and the table has `mode: history`"),
+    ("atomic", "`atomic` shows transactions whole, and `mode: history` does not keep them apart"),
+)
+_Spec = TypeVar("_Spec", bound=TableSpec)
 
 
 def settings_of_changes(table: TableSpec) -> dict[str, Any]:
     """The format version and the metadata columns that the table's way to take changes brings about."""
-    kind = table.changes.envelope.kind if table.changes.envelope else "none"
+    kind = table.changes.envelope_kind
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
     is_refused = refusing_engine(table, _UPSERT_VERSION) is not None
@@ -61,7 +78,7 @@ def check_readers(table: TableSpec) -> Iterator[Mistake]:
 
 def check_changes(table: TableSpec) -> Iterator[Mistake]:
     """Yields settings of changes that contradict each other."""
-    kind, is_upsert = table.changes.envelope.kind if table.changes.envelope else "none", table.changes.mode == "upsert"
+    kind, is_upsert = table.changes.envelope_kind, table.changes.mode == "upsert"
     yield from _check_envelope(table, kind)
     if table.changes.deletes == "soft" and not is_upsert:
         message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
@@ -184,7 +201,7 @@ def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
 
 
 def _check_keys(table: TableSpec) -> Iterator[Mistake]:
-    kind = table.changes.envelope.kind if table.changes.envelope else "none"
+    kind = table.changes.envelope_kind
     if kind != "none" and not table.changes.key_columns and not ENVELOPES.get(kind).has_key_fields:
         message = f"the record keys of `envelope: {kind}` do not have the fields that identify a row"
         yield Mistake("envelope", message, "name the table's `key_columns`")
@@ -227,9 +244,72 @@ def check_atomic(table: TableSpec) -> Iterator[Mistake]:
     if table.changes.atomic is None:
         return
     yield from try_check("atomic", TABLE_KEYS.get, "atomic")
-    if table.changes.envelope is None or table.changes.envelope.kind != "debezium":
+    if table.changes.envelope_kind != "debezium":
         message = "`atomic` needs Debezium's envelope, and the table has none"
         yield Mistake("atomic", message, "write `envelope: debezium`, or remove it")
     if len(table.source.topics) > 1 or any(selector.pattern is not None for selector in table.source.topics):
         message = "`atomic` needs a table of one topic, and this table may read several"
         yield Mistake("atomic", message, "give each topic its table, or remove it")
+
+
+def as_upserts(table: _Spec) -> _Spec:
+    """Returns a table with `mode: history` as an upsert table that keeps history, and any other table unchanged."""
+    if table.changes.mode != "history":
+        return table
+    return table.model_copy(update={"mode": "upsert", "keeps_history": True})
+
+
+def describe_history(table: TableSpec) -> Iterator[str]:
+    """Yields how versions are made, in a line."""
+    changes = table.changes
+    if changes.keeps_history:
+        what = ", ".join(changes.track) or "any column"
+        order = changes.order_by or "the order of the records"
+        keys = ", ".join(changes.key_columns) or "the record's key"
+        yield f"keeps each version of {what} by {keys}, from {order}, in {', '.join(_version_columns(table))}"
+
+
+def check_history(table: TableSpec) -> Iterator[Mistake]:
+    """Yields settings that contradict the table's history, and history's settings of another table."""
+    changes = table.changes
+    if not changes.keeps_history:
+        if changes.track:
+            message = "`track` chooses the columns whose changes make a version, and the table keeps no history"
+            yield Mistake("track", message, "write `mode: history` and `key_columns: [NAME]`, or remove it")
+        return
+    for key, message in _NOT_OF_HISTORY:
+        if getattr(changes, key):
+            yield Mistake(key, message, "remove one of them")
+    if changes.deletes == "soft":
+        message = "`deletes: soft` marks a row, and with `mode: history` a delete closes its last version"
+        yield Mistake("deletes", message, "remove it")
+    keys, own = Spellings(changes.key_columns), Spellings(_version_columns(table))
+    for name in changes.track:
+        if keys.find(name) is not None or own.find(name) is not None:
+            message = f"`track` has `{name}`, which identifies a version and does not change in it"
+            yield Mistake("track", message, "take it out of `track`")
+    yield from _check_order_of_versions(table)
+
+
+def _version_columns(table: TableSpec) -> list[str]:
+    """The columns that show when a version was valid."""
+    return [table.metadata.get(field, field) for field in HISTORY]
+
+
+def _check_order_of_versions(table: TableSpec) -> Iterator[Mistake]:
+    name, envelope = table.changes.order_by, table.changes.envelope
+    if name is None:
+        return
+    field = next((field for field, column in table.metadata.items() if column == name), None)
+    if field in _OF_TIMES:
+        return
+    column = table.declared_column(name)
+    if field is not None or (column is not None and not isinstance(column.type, _TIMES)):
+        message = f"`order_by: {name}` is not a time, and with `mode: history` versions are valid from the time in it"
+        remedy = f"name a column with a time, such as `columns: {{{name}: timestamptz}}`, or remove it"
+        yield Mistake("order_by", message, remedy)
+    elif envelope is not None and envelope.kind not in _WITH_DELETED_ROWS:
+        message = f"a delete has no value for `order_by: {name}`: the row before it has the time of an earlier change"
+        has_time = "source_ts" in ENVELOPES.get(envelope.kind).all_metadata
+        order = "write `metadata: [source_ts]` and `order_by: _source_ts`, or " if has_time else ""
+        yield Mistake("order_by", message, f"{order}remove it")

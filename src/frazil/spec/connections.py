@@ -17,6 +17,7 @@ from frazil.spec.catalog_properties import check_value
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node
 from frazil.spec.syntax.keys import (
+    Connection,
     Declared,
     Form,
     Key,
@@ -160,10 +161,8 @@ _KAFKA_PROPERTIES = forms.strings(
 KAFKA = replace(_KAFKA_PROPERTIES, read=_read_kafka)
 
 
-class CatalogSpec(Declared, json_schema_extra={"not": {"required": ["type", "impl"]}}):
+class CatalogSpec(Connection, json_schema_extra={"not": {"required": ["type", "impl"]}}):
     """Which Iceberg catalog. Local paths are absolute."""
-
-    reads_secrets = True
 
     type: Annotated[str, Key(registered=CATALOGS)] = "jdbc"
     """The kind of catalog."""
@@ -203,11 +202,9 @@ def local_catalog() -> CatalogSpec:
 
 
 class AuthSpec(
-    Declared, json_schema_extra={"oneOf": [{"required": ["username", "password"]}, {"required": ["token"]}]}
+    Connection, json_schema_extra={"oneOf": [{"required": ["username", "password"]}, {"required": ["token"]}]}
 ):
     """How to log in to the registry: with user and password, with a token, or (all are None) not at all."""
-
-    reads_secrets = True
 
     username: Annotated[SecretWord, forms.TEXT] = None
     """The user."""
@@ -218,11 +215,9 @@ class AuthSpec(
 
 
 class TlsSpec(
-    Declared, json_schema_extra={"dependentRequired": {"key": ["certificate"], "key_password": ["certificate"]}}
+    Connection, json_schema_extra={"dependentRequired": {"key": ["certificate"], "key_password": ["certificate"]}}
 ):
     """Files for TLS, their paths absolute; what is None is the machine's own choice."""
-
-    reads_secrets = True
 
     ca: Annotated[SecretWord, _PATH] = None
     """File (PEM) or folder of the authorities that the registry's certificate may come from."""
@@ -234,10 +229,8 @@ class TlsSpec(
     """The password of the key, as ${env:NAME} or ${file:PATH}."""
 
 
-class RegistrySpec(Declared, json_schema_extra={"required": ["url"]}):
+class RegistrySpec(Connection):
     """The schema registry."""
-
-    reads_secrets = True
 
     #: At least one, without credentials and without a slash at the end.
     urls: Annotated[
@@ -266,10 +259,8 @@ class RegistrySpec(Declared, json_schema_extra={"required": ["url"]}):
     """Further properties of Confluent's registry client, with its own names, passed through."""
 
 
-class SparkSpec(Declared):
+class SparkSpec(Connection):
     """Spark's master URL and its own properties."""
-
-    reads_secrets = True
 
     master: Annotated[SecretText, forms.TEXT] = "local[*]"
     """Spark's master URL."""
@@ -286,10 +277,8 @@ class HttpTokensSpec(Declared):
     """Tokens that may read and act, in the same form."""
 
 
-class HttpTlsSpec(Declared, json_schema_extra={"required": ["certificate", "key"]}):
+class HttpTlsSpec(Connection):
     """The certificate of the HTTP service; paths are absolute."""
-
-    reads_secrets = True
 
     certificate: Annotated[str, _PATH, Key(remedy=_FILE_REMEDY)]
     """File (PEM) with the certificate and its intermediate certificates."""
@@ -297,10 +286,8 @@ class HttpTlsSpec(Declared, json_schema_extra={"required": ["certificate", "key"
     """File (PEM) with the certificate's key."""
 
 
-class HttpSpec(Declared):
+class HttpSpec(Connection):
     """The HTTP service of `frazil run`."""
-
-    reads_secrets = True
 
     listen: Annotated[forms.Address, forms.LISTEN, Key(default="127.0.0.1:8787")] = forms.Address("127.0.0.1", 8787)
     """Where it listens. An address that other machines reach needs `tokens` and `tls`."""
@@ -312,10 +299,8 @@ class HttpSpec(Declared):
     is_declared: Annotated[bool, not_a_key("is_declared")] = False
 
 
-class TelemetrySpec(Declared):
+class TelemetrySpec(Connection):
     """Where `frazil run` sends metrics, traces and lineage. Nothing that happens there slows, blocks or fails a batch."""
-
-    reads_secrets = True
 
     #: Without a slash at the end; None: what the environment has, or nowhere.
     otlp: Annotated[str | None, forms.ADDRESS] = None
@@ -328,7 +313,7 @@ class TelemetrySpec(Declared):
 
 
 class HaSpec(
-    Declared,
+    Connection,
     json_schema_extra={
         "if": {"properties": {"elect": {"const": "postgres"}}, "required": ["elect"]},
         "then": {"required": ["uri"]},
@@ -336,8 +321,6 @@ class HaSpec(
     },
 ):
     """Several processes of one pipeline: how they choose who works."""
-
-    reads_secrets = True
 
     elect: Annotated[str, Key(choices=("kafka", "kubernetes", "postgres", "none"), registered=ELECTIONS)] = "kafka"
     """How a leader is elected; with `none` the newest run works, and the others end."""

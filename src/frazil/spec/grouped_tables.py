@@ -12,7 +12,6 @@ from frazil.spec.publishing import PublishSpec
 from frazil.spec.syntax.problems import Mistake
 from frazil.types import MAIN
 
-_ENVELOPES_OF_EVENTS = ("cloudevents", "outbox")
 _BRANCH_OF_WINDOWS = "windows"
 """The branch of a table with `emit: closed`, unless the file names one."""
 _CLOSED_EVERY_S = 10.0
@@ -125,17 +124,17 @@ def _check_settings(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
 
 
 def _check_time(table: TableSpec, grouping: Grouping) -> Iterator[Mistake]:
-    changes, envelope = table.changes, table.changes.envelope
+    changes = table.changes
     for key in ("late", "emit"):
         if grouping.window is None and key in changes.model_fields_set:
             message = f"`{key}` is for windows, and the query groups by none"
             yield Mistake(key, message, "group by `window(TIME, '1 minute')`, or remove it")
-    if grouping.session is not None and envelope is not None and envelope.kind not in _ENVELOPES_OF_EVENTS:
+    if grouping.session is not None and changes.wraps_changes:
         message = "an update or a delete of the source can divide a session, whose records the table does not have"
         yield Mistake(
             "envelope", message, "write `window(TIME, '5 minutes')` in place of `session_window`, or remove it"
         )
-    if changes.late is not None and envelope is not None and envelope.kind not in _ENVELOPES_OF_EVENTS:
+    if changes.late is not None and changes.wraps_changes:
         message = "`late` would leave out changes of rows that are in a window already"
         yield Mistake(
             "late", message, "remove it: an update or a delete changes the window of its row whenever it comes"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
+from frazil.column_names import Spellings
 from frazil.errors import SpecError
 from frazil.secrets import redact
 from frazil.shares.share import Template, ValueSource, parse_source, parse_template
@@ -156,6 +157,13 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         steps = query.where or query.select or query.has_steps or query.lookup
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
 
+    def declared_column(self, name: str) -> settings.ColumnSpec | None:
+        """The declared column of this name, in any case; None where the file does not declare it, or a query makes the
+        columns.
+        """
+        columns = {} if self.has_query else {column.name: column for column in self.shape.columns}
+        return columns.get(Spellings(columns).find(name) or name)
+
     @property
     def stops_at_mismatch(self) -> bool:
         """Whether the table stops at a value that no column of it can have."""
@@ -204,10 +212,7 @@ class DivisionSpec(Declared):
     """The table of records that no other table of the route receives."""
 
 
-class RouteSpec(
-    TableSpec,
-    json_schema_extra={"required": ["to"], "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
-):
+class RouteSpec(TableSpec):
     """How records of some topics are divided among many tables, which all have the same settings."""
 
     division: Annotated[DivisionSpec, group("division")]
@@ -300,7 +305,6 @@ class FileSpec(Declared):
 class PipelineSpec(
     Declared,
     json_schema_extra={
-        "required": ["pipeline", "kafka"],
         "anyOf": [*({"required": [name]} for name in ("tables", "topics", "routes")), _FOLLOWS_TOPIC_KEYS],
         "dependentRequired": {"topics": ["namespace"]},
         "dependentSchemas": {"namespace": {"anyOf": [{"required": ["topics"]}, _FOLLOWS_TOPIC_KEYS]}},

@@ -9,37 +9,27 @@ from typing import Annotated, Literal, NamedTuple
 from frazil.errors import SpecError
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.keys import Declared, Key, named, not_a_key, section
-from frazil.spec.syntax.problems import LABEL, Mistake
-from frazil.spec.syntax.units import DAYS_PATTERN, DURATION_PATTERN, days_text, duration_text, parse_days
+from frazil.spec.syntax.problems import LABEL, Mistake, try_check
+from frazil.spec.syntax.units import days_text, duration_text
 from frazil.spec.topics import TOPIC_NAME
 from frazil.types import MAIN
 
-_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_AUDIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _QUERY = re.compile(r"\s*(select|with|values|from|table)\b", re.IGNORECASE)
 _AT = r"([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z0-9_+/-]+)"
 _TAGS = '`tags: {daily: {at: "00:00 UTC", keep: 30d}}`'
 _EXAMPLE = '`audits: {ids: "select count(*) = 0 from candidate where id is null"}`'
 
 
-def _parse_branch(text: str) -> str:
-    if _BRANCH.fullmatch(text) is None:
-        remedy = "use letters, digits, dots, underscores and hyphens, such as `ingest`"
-        raise SpecError(f"`{text}` is not the name of a branch", remedy=remedy)
-    return text
-
-
-def _parse_group(text: str) -> str:
-    if _AUDIT.fullmatch(text) is None:
-        remedy = "use letters, digits, dots, underscores and hyphens, such as `shop`"
-        raise SpecError(f"`{text}` is not the name of a group", remedy=remedy)
+def _parse_name(text: str, what: str, example: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        remedy = f"use letters, digits, dots, underscores and hyphens, such as `{example}`"
+        raise SpecError(f"`{text}` is not {what}", remedy=remedy)
     return text
 
 
 def _read_audit(name: str, query: str) -> tuple[str, str]:
-    if _AUDIT.fullmatch(name) is None:
-        remedy = "use letters, digits, dots, underscores and hyphens, such as `no_null_ids`"
-        raise SpecError(f"`{name}` is not the name of an audit", remedy=remedy)
+    _parse_name(name, "the name of an audit", "no_null_ids")
     if _QUERY.match(query) is None:
         message = f"the audit `{name}` is not a query"
         raise SpecError(message, remedy='write one, such as "select count(*) = 0 from candidate where id is null"')
@@ -120,34 +110,25 @@ def _parse_at(text: str) -> DailyTime:
     return DailyTime(int(match[1]) * 60 + int(match[2]), forms.parse_zone(match[3]))
 
 
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-
-
 def check_tag(tag: TagSpec) -> Iterator[Mistake]:
     """Yields a name that tags cannot begin with."""
-    if _TAG.fullmatch(tag.name) is None:
-        remedy = "use letters, digits, dots, underscores and hyphens, such as `daily`"
-        yield Mistake((), f"`{tag.name}` is not the beginning of names of tags", remedy)
+    yield from try_check((), _parse_name, tag.name, "the beginning of names of tags", "daily")
 
 
-class TagSpec(Declared, json_schema_extra={"required": ["at", "keep"]}):
+class TagSpec(Declared):
     """A tag for each day, at the first snapshot that is complete to a time of it."""
 
     #: What the names of its tags begin with.
     name: Annotated[str, not_a_key("name")]
     at: Annotated[
         DailyTime,
-        forms.parsed_text({"type": "string", "pattern": f"^{_AT}$", "examples": ["00:00 Europe/Berlin"]}, _parse_at),
+        forms.parsed_text(forms.text_of(f"^{_AT}$", "00:00 Europe/Berlin"), _parse_at),
         Key(lack=f"`{LABEL}` has no time of the day", remedy="write `at: 00:00 UTC`, or another time and zone"),
     ]
     """The time of each day to which the snapshot is complete, and its zone: `00:00 Europe/Berlin`."""
     keep_s: Annotated[
         float,
-        forms.quantity(
-            {"type": "string", "pattern": f"({DURATION_PATTERN})|({DAYS_PATTERN})", "examples": ["30d", "12h"]},
-            days_text,
-            parse_days,
-        ),
+        forms.days("30d", "12h"),
         named("keep"),
         Key(lack=f"`{LABEL}` is kept for no time", remedy="write `keep: 30d`, or another time"),
     ]
@@ -167,7 +148,10 @@ class PublishSpec(Declared):
     """Audits, by name: queries in Spark SQL over `candidate`, the table as it would be published, and `published`, the
     table as it is. A query of one boolean must be true; any other query must return no rows. A query may use the other
     tables of the `group`, by their names without the namespace, with the rows that would be published."""
-    group: Annotated[str | None, forms.parsed_text(forms.text_like("shop"), _parse_group)] = None
+    group: Annotated[
+        str | None,
+        forms.parsed_text(forms.text_like("shop"), lambda text: _parse_name(text, "the name of a group", "shop")),
+    ] = None
     """A name for tables that are published together, with the records of all their topics up to one moment. They have
     one interval."""
     transaction_topic: Annotated[str | None, TOPIC_NAME] = None
@@ -178,7 +162,10 @@ class PublishSpec(Declared):
 class PublishingSpec(Declared):
     """What readers of a table see, and when."""
 
-    branch: Annotated[str, forms.parsed_text(forms.text_like("ingest"), _parse_branch)] = MAIN
+    branch: Annotated[
+        str,
+        forms.parsed_text(forms.text_like("ingest"), lambda text: _parse_name(text, "the name of a branch", "ingest")),
+    ] = MAIN
     """The branch of the table to which Frazil commits. The first commit creates it from main."""
     #: None: nobody moves main, or somebody else does.
     publish: Annotated[PublishSpec | None, section("publish")] = None

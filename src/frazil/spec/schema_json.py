@@ -100,9 +100,10 @@ def json_schema() -> dict[str, Any]:
 
 def _schema_of(model: type[BaseModel], keys: Mapping[str, Key] | None = None) -> dict[str, Any]:
     """The section that a model declares, with the rules between its keys; `keys`: those that it has in this place."""
-    rules = model.model_config.get("json_schema_extra")
+    keys, rules = keys_of(model) if keys is None else keys, model.model_config.get("json_schema_extra")
     assert rules is None or isinstance(rules, dict)
-    return {**_object(keys_of(model) if keys is None else keys), **(rules or {})}
+    required = [name for name, key in keys.items() if key.is_required]
+    return {**_object(keys), **({"required": required} if required else {}), **(rules or {})}
 
 
 def _object(keys: Mapping[str, Key]) -> dict[str, Any]:

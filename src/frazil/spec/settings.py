@@ -128,7 +128,6 @@ class KeySpec(ValueSpec):
 class ColumnSpec(
     Declared,
     json_schema_extra={
-        "required": ["type"],
         # A column has one source.
         "not": {
             "anyOf": [
@@ -233,10 +232,7 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     written, no record waits."""
 
 
-class DedupeSpec(
-    Declared,
-    json_schema_extra={"required": ["by"]},
-):
+class DedupeSpec(Declared):
     """Which records of an append table are duplicates."""
 
     by: Annotated[
@@ -308,7 +304,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     #: Minutes of the day (UTC).
     window: Annotated[
         tuple[int, int] | None,
-        forms.parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
+        forms.parsed_text(forms.text_of(WINDOW_PATTERN, "22:00-06:00"), parse_window),
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, forms.SIZE, named("target_file_size")] = None

@@ -8,20 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    PrimitiveType,
-    StructType,
-)
+from pyiceberg import types
 
 from frazil.column_names import Spellings
 from frazil.plugins.tables import TABLE_KINDS
@@ -32,17 +19,17 @@ from frazil.spec.syntax.problems import Mistake, try_check
 from frazil.spec.syntax.units import duration_text
 from frazil.spec.table_forms import ALL_COLUMNS, LATEST_BY
 
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
-_TAKEN: Mapping[str, tuple[tuple[type[IcebergType], ...], str]] = {
+_NUMBERS = (types.IntegerType, types.LongType, types.FloatType, types.DoubleType, types.DecimalType)
+_TAKEN: Mapping[str, tuple[tuple[type[types.IcebergType], ...], str]] = {
     "sum": (_NUMBERS, "numbers"),
-    "bool_and": ((BooleanType,), "booleans"),
-    "bool_or": ((BooleanType,), "booleans"),
-    "collect_set": ((ListType,), "lists"),
-    "collect_list": ((ListType,), "lists"),
-    "distinct_sketch": ((BinaryType,), "bytes"),
-    "quantile_sketch": ((BinaryType,), "bytes"),
-    "min": ((PrimitiveType,), "plain values"),
-    "max": ((PrimitiveType,), "plain values"),
+    "bool_and": ((types.BooleanType,), "booleans"),
+    "bool_or": ((types.BooleanType,), "booleans"),
+    "collect_set": ((types.ListType,), "lists"),
+    "collect_list": ((types.ListType,), "lists"),
+    "distinct_sketch": ((types.BinaryType,), "bytes"),
+    "quantile_sketch": ((types.BinaryType,), "bytes"),
+    "min": ((types.PrimitiveType,), "plain values"),
+    "max": ((types.PrimitiveType,), "plain values"),
 }
 """The types of columns that a function takes, and what they are called; the other functions take every column."""
 RETRACTABLE = ("latest", "sum", "count", "avg")
@@ -57,7 +44,6 @@ APPENDED: Mapping[str, Any] = {
 _BY_ORDER_NOT = ("latest_non_null", "first", "first_non_null")
 """The functions that would need the ordering value of each value, which a row does not have."""
 _OF_ORDER = ("latest", "max")
-_EVENTS = ("cloudevents", "outbox")
 _WHOLE = ("debezium", "maxwell", "canal")
 """The envelopes that have the whole row before an update."""
 _LIST_REMEDY = "make a list of the value, such as `select: select id, array(tag) as tags from records`"
@@ -65,8 +51,7 @@ _LIST_REMEDY = "make a list of the value, such as `select: select id, array(tag)
 
 def retracts(table: TableSpec) -> bool:
     """Whether updates and deletes of the source subtract the row before from what it was merged into."""
-    envelope = table.changes.envelope
-    return table.changes.counts_every_row and envelope is not None and envelope.kind not in _EVENTS
+    return table.changes.counts_every_row and table.changes.wraps_changes
 
 
 def adding_function(table: TableSpec) -> str:
@@ -92,7 +77,7 @@ def settings_of_state(table: TableSpec, metadata: Mapping[str, str]) -> dict[str
     counts = [name for name in table.changes.counted_columns if declared.find(name) is None]
     counts = [] if table.has_query else counts  # Added behind the query, which may read a field of this name.
     if counts and ALL_COLUMNS not in counts:
-        columns = (ColumnSpec(name=name, type=LongType(), constant="1") for name in counts)
+        columns = (ColumnSpec(name=name, type=types.LongType(), constant="1") for name in counts)
         settings["columns"] = (*table.shape.columns, *columns)
     if retracts(table) and not table.changes.tombstones:
         settings["tombstones"] = "ignore"
@@ -153,8 +138,6 @@ def check_merge(table: TableSpec) -> Iterator[Mistake]:
 
 def _check_columns(table: TableSpec) -> Iterator[Mistake]:
     keys, metadata = Spellings(table.changes.key_columns), Spellings(table.metadata.values())
-    columns = {} if table.has_query else {column.name: column for column in table.shape.columns}
-    spellings = Spellings(columns)
     for name, function in table.changes.merge:
         if name == ALL_COLUMNS and function == "count":
             remedy = "name the column: `merge: {records: count}`"
@@ -163,7 +146,7 @@ def _check_columns(table: TableSpec) -> Iterator[Mistake]:
             message = f"`merge` has `{name}`, which identifies the row"
             yield Mistake(("merge", name), message, "take it out of `merge`, or out of `key_columns`")
         elif name != ALL_COLUMNS:
-            column = columns.get(spellings.find(name) or name)
+            column = table.declared_column(name)
             yield from _check_column(name, function, column, is_metadata=metadata.find(name) is not None)
 
 
@@ -177,9 +160,9 @@ def _check_column(name: str, function: str, column: ColumnSpec | None, *, is_met
     if function == "count" and column.constant is None:
         remedy = "take it out of `columns`, or write `sum`"
         yield Mistake(("merge", name), f"{of_count} `columns` declares the column", remedy)
-    kinds, what = _TAKEN.get(function, ((IcebergType,), ""))
+    kinds, what = _TAKEN.get(function, ((types.IcebergType,), ""))
     if not isinstance(column.type, kinds):
-        remedy = _LIST_REMEDY if kinds == (ListType,) else "write another function, or another type"
+        remedy = _LIST_REMEDY if kinds == (types.ListType,) else "write another function, or another type"
         yield Mistake(("merge", name), f"`merge.{name}`: `{function}` takes {what}, not `{column.type}`", remedy)
 
 
@@ -216,7 +199,7 @@ def _check_orders(table: TableSpec) -> Iterator[Mistake]:
 def _check_source(table: TableSpec) -> Iterator[Mistake]:
     """Yields an envelope, or a use of it, that does not have the row to subtract."""
     changes = table.changes
-    kind = changes.envelope.kind if changes.envelope is not None else ""
+    kind = changes.envelope_kind
     if kind not in _WHOLE:
         what = "an operation in a field" if kind == "operation" else f"`envelope: {kind}`"
         message = f"`merge` subtracts the row before an update, and {what} does not have the whole of it"
@@ -258,9 +241,9 @@ def check_dedupe(table: TableSpec) -> Iterator[Mistake]:
     if table.changes.changelog:
         message = "`dedupe` would drop changes of a row, which `changelog: true` keeps"
         yield Mistake("dedupe", message, "remove one of them")
-    types = {} if table.has_query else {column.name: column.type for column in table.shape.columns}
     for name in dedupe.by:
-        kind = types.get(Spellings(types).find(name) or name)
-        if isinstance(kind, StructType | ListType | MapType):
-            message = f"`dedupe.by` has `{name}`, a {str(kind).partition('<')[0]}, and takes columns with plain values"
+        column = table.declared_column(name)
+        if column is not None and not column.type.is_primitive:
+            kind = str(column.type).partition("<")[0]
+            message = f"`dedupe.by` has `{name}`, a {kind}, and takes columns with plain values"
             yield Mistake("dedupe", message, "name another column, or one inside it")

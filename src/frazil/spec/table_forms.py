@@ -15,7 +15,7 @@ from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, section
-from frazil.spec.syntax.problems import LABEL, advice, read_each
+from frazil.spec.syntax.problems import LABEL, advice
 from frazil.spec.syntax.types import parse_type, unit_of
 from frazil.spec.syntax.units import parse_size
 from frazil.store.properties import CODEC, CODECS, SIZES, check_table_properties, wrong_values
@@ -54,8 +54,7 @@ def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
         columns[field] = column
 
     if isinstance(node, Section):
-        section = node
-        read_each(((key, key) for key in section), lambda key: add(key, forms.read_text(section[key])))
+        forms.read_entries(node, lambda name, column: add(name, forms.read_text(column)))
     else:
         forms.read_list(node, lambda item: add(forms.read_text(item), ""))
     return columns
@@ -63,10 +62,8 @@ def _read_metadata(node: Node, _: Reading) -> dict[MetadataField, str]:
 
 def _read_added(node: Node, _: Reading) -> tuple[tuple[str, Constant], ...]:
     """Reads a mapping of new columns to constants, or to pieces of metadata by their names."""
-    values = forms.entries_of(node, "`add_fields: {name: value}`")
 
-    def read_one(name: str) -> tuple[str, Constant]:
-        value = values[name]
+    def read_one(name: str, value: Node) -> tuple[str, Constant]:
         if isinstance(value, Scalar) and value.kind in ("integer", "number"):
             if (number := _number(value)) is not None:
                 return name, number
@@ -76,7 +73,7 @@ def _read_added(node: Node, _: Reading) -> tuple[tuple[str, Constant], ...]:
             return name, value.text.lower() == "true"
         return name, forms.read_text(value)
 
-    return tuple(read_each(((name, name) for name in values), read_one))
+    return tuple(forms.read_entries(forms.entries_of(node, "`add_fields: {name: value}`"), read_one))
 
 
 def _number(value: Scalar) -> int | float | None:
@@ -200,9 +197,11 @@ def _read_merge(node: Node, _: Reading) -> tuple[tuple[str, str], ...]:
     words = forms.entries_of(node, example)
     if not words:
         raise SpecError(f"`{LABEL}` is empty", remedy=f"write {example}, or remove it")
-    read = ((key, key) for key in words)
-    functions = read_each(read, lambda key: (key, _merge_function(forms.read_string(words[key], is_joined=False))))
-    return _with_orders(tuple(functions))
+
+    def read_one(name: str, word: Node) -> tuple[str, str]:
+        return name, _merge_function(forms.read_string(word, is_joined=False))
+
+    return _with_orders(tuple(forms.read_entries(words, read_one)))
 
 
 def _with_orders(functions: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

@@ -17,22 +17,22 @@ from frazil.spec.syntax.document import Node, Scalar, Section
 from frazil.spec.syntax.keys import Declared, Form, Key, named, not_a_key, section
 from frazil.spec.syntax.problems import LABEL
 from frazil.spec.syntax.types import parse_numbers
-from frazil.spec.syntax.units import DAYS_PATTERN, DURATION_PATTERN, days_text, parse_days
+from frazil.spec.syntax.units import days_text
 from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
 from frazil.types import EXTRA_COLUMNS
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
 
-_TEXT = {"type": "string", "pattern": f"({DURATION_PATTERN})|({DAYS_PATTERN})", "examples": ["7d", "10m"]}
+_DAYS = forms.days("7d", "10m")
 
 
-class LateSpec(Declared, json_schema_extra={"required": ["after"]}):
+class LateSpec(Declared):
     """Which records are late for the window of their time."""
 
     after_s: Annotated[
         float,
-        forms.quantity(_TEXT, days_text, parse_days),
+        _DAYS,
         named("after"),
         Key(lack=f"`{LABEL}` does not say after which time records are late", remedy="write `after: 7d`"),
     ]
@@ -66,7 +66,7 @@ def _read_late(node: Node, _: Reading) -> Node:
     return Section({"after": node}, node.line, {"after": node.line}) if isinstance(node, Scalar) else node
 
 
-LATE = Form({"anyOf": [_TEXT, {"$ref": "#/$defs/late"}]}, read=_read_late)
+LATE = Form({"anyOf": [_DAYS.schema, {"$ref": "#/$defs/late"}]}, read=_read_late)
 
 
 _ENVELOPES = ("none", "debezium", "maxwell", "canal", "dms", "cloudevents", "outbox")
@@ -92,12 +92,7 @@ class SourceSpec(Declared):
     numbers: Annotated[
         SerializeAsAny[IcebergType] | None,
         forms.parsed_text(
-            {
-                "type": "string",
-                "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
-                "examples": ["double", "decimal(18,4)"],
-            },
-            parse_numbers,
+            forms.text_of(r"^(as_seen|double|decimal\s*\(.*\))$", "double", "decimal(18,4)"), parse_numbers
         ),
         Key(default="as_seen"),
     ] = None
@@ -123,7 +118,7 @@ class ShapeSpec(Declared):
     flatten: Annotated[
         settings.FlattenSpec | None,
         forms.words_or(section("flatten"), (True, False), lambda word: settings.FlattenSpec() if word else None),
-        Key(choices=(True, False), default=False),
+        Key(default=False),
     ] = None
     """Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay."""
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
@@ -225,7 +220,7 @@ class ChangesSpec(Declared):
     envelope: Annotated[
         settings.EnvelopeSpec | None,
         forms.words_or(section("envelope"), _ENVELOPES, _envelope_of),
-        Key(choices=_ENVELOPES, default="none", registered=ENVELOPES),
+        Key(default="none", registered=ENVELOPES),
     ] = None
     """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
     cloudevents or outbox, of events."""
@@ -261,7 +256,7 @@ class ChangesSpec(Declared):
             ("batch", "transaction"),
             lambda word: settings.AtomicSpec() if word == "transaction" else None,
         ),
-        Key(choices=("batch", "transaction"), default="batch"),
+        Key(default="batch"),
     ] = None
     """Whether a snapshot may show a part of a transaction of the source: `transaction` is for a table of one topic,
     with Debezium's envelope."""
@@ -277,6 +272,16 @@ class ChangesSpec(Declared):
     default `else` is drop."""
     emit: Literal["update", "closed"] = "update"
     """When readers see a window: from its first record on (update), or once it is complete (closed)."""
+
+    @property
+    def envelope_kind(self) -> str:
+        """The kind of the envelope; `none` where records are rows."""
+        return "none" if self.envelope is None else self.envelope.kind
+
+    @property
+    def wraps_changes(self) -> bool:
+        """Whether records wrap changes of rows of a source, which an event is not."""
+        return self.envelope_kind not in ("none", "cloudevents", "outbox")
 
     @property
     def looks_up_rows(self) -> bool:

@@ -8,15 +8,7 @@ from typing import TypeVar
 
 from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.plugins.stages import STAGES, TABLE_STAGES
-from frazil.spec import changes, grouped_tables, history, publishing, settings, state, steps, waiting
-from frazil.spec.columns import (
-    STRANGE_IN_COLUMN,
-    check_column,
-    check_columns,
-    check_numbers,
-    check_shaping,
-    check_value,
-)
+from frazil.spec import changes, columns, grouped_tables, publishing, settings, state, steps
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ALL_TABLES,
@@ -149,7 +141,7 @@ def _complete_table(table: _Spec) -> _Spec:
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
-    table = history.as_upserts(table.model_copy(update=grouped_tables.settings_of_grouping(table)))
+    table = changes.as_upserts(table.model_copy(update=grouped_tables.settings_of_grouping(table)))
     of_changes = changes.settings_of_changes(table)
     of_state = state.settings_of_state(table, of_changes["metadata"])
     return table.model_copy(update={"topic": None, "topics": topics, **of_changes, **of_state})
@@ -191,8 +183,7 @@ def _check_layout(table: TableSpec) -> Iterator[Mistake]:
 
 def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
     """Yields columns of metadata that `metadata` does not ask for, and keys and orders of fields that are left out."""
-    declared = {column.name: column for column in table.shape.columns}
-    columns, metadata = Spellings(declared), Spellings(table.metadata.values())
+    metadata = Spellings(table.metadata.values())
     # Where names of columns are made from fields, the field of a column is not known yet.
     is_plain = table.shape.flatten is None and table.shape.column_case == "keep"
     if table.has_query:  # The query makes the columns.
@@ -207,7 +198,7 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
             ),
             None,
         )
-        is_declared, is_metadata = columns.find(first) is not None, metadata.find(first) is not None
+        is_declared, is_metadata = table.declared_column(first) is not None, metadata.find(first) is not None
         if field is not None and not is_declared and not is_metadata:
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not list it"
             yield Mistake(key, message, f"write `metadata: [{field}]`", line)
@@ -215,7 +206,7 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
             if not is_declared and table.shape.columns and table.shape.unknown_fields != "add":
                 message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
                 yield Mistake(key, message, "declare it under `columns`", line)
-            path = _field_of(name, declared)
+            path = _field_of(name, table)
             if path is not None and is_plain:
                 taken = () if is_declared else table.shape.include
                 yield from _check_taken(key, path, taken, table.shape.exclude)
@@ -228,11 +219,10 @@ def _check_publishing(table: TableSpec) -> Iterator[Mistake]:
         yield Mistake("publish", message, "write `branch: ingest`, or remove `publish`")
     publish = table.publishing.publish
     if publish is not None and publish.transaction_topic is not None:
-        envelope = table.changes.envelope
         if publish.group is None:
             message = "`publish.transaction_topic` is for tables published together, and the table has no group"
             yield Mistake("publish", message, "write `group: NAME`, or remove it")
-        elif envelope is None or envelope.kind != "debezium":
+        elif table.changes.envelope_kind != "debezium":
             message = "`publish.transaction_topic` needs Debezium's envelope, and the table has none"
             yield Mistake("publish", message, "write `envelope: debezium`, or remove it")
     if table.publishing.publish is None and table.publishing.copies_rows:
@@ -250,10 +240,10 @@ def _named(table: TableSpec) -> Iterator[tuple[str, int, str, str]]:
         yield from ((key, 0, name, name) for name in names if name)
 
 
-def _field_of(name: str, declared: Mapping[str, settings.ColumnSpec]) -> Path | None:
+def _field_of(name: str, table: TableSpec) -> Path | None:
     """The path of the field that feeds a column; None where it comes from something else than the record's value."""
     first, *rest = name.split(".")
-    column = declared.get(Spellings(declared).find(first) or first)
+    column = table.declared_column(first)
     if column is None:
         return (first, *rest)
     return None if column.is_own else (*(column.field or (first,)), *rest)
@@ -278,20 +268,18 @@ def _check_stages(table: TableSpec) -> Iterator[Mistake]:
 OF_TABLES = Rules(
     _complete_table,
     (
-        _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
-        changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
+        _check_sources, columns.check_numbers, columns.check_columns, columns.check_shaping, changes.check_changes,
+        changes.check_atomic, changes.check_readers, _check_layout, _check_named_columns, _check_stages, steps.check_added,
         steps.check_new_names, steps.check_different, _check_publishing, state.check_kind, state.check_merge,
-        state.check_dedupe,
-        grouped_tables.check_grouping, waiting.check_waits,
-        history.check_history,
+        state.check_dedupe, grouped_tables.check_grouping, steps.check_waits, changes.check_history,
     ),
     _STRANGE_IN_TABLE.get, STAGES.added,
 )  # fmt: skip
 RULES: Mapping[type[Declared], Rules] = {
     **RULES_OF_SECTIONS,
     TableSpec: OF_TABLES._replace(checks=(_check_name, *OF_TABLES.checks)),
-    settings.ValueSpec: Rules(checks=(check_value,)),
-    settings.ColumnSpec: Rules(checks=(check_column,), strange=STRANGE_IN_COLUMN.get),
+    settings.ValueSpec: Rules(checks=(columns.check_value,)),
+    settings.ColumnSpec: Rules(checks=(columns.check_column,), strange=columns.STRANGE_IN_COLUMN.get),
     publishing.TagSpec: Rules(checks=(publishing.check_tag,)),
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.spec.settings import LookupSpec
-from frazil.spec.waiting import describe_waits, without_waits
+from frazil.spec.steps import describe_waits, without_waits
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 

@@ -20,7 +20,7 @@ from pyiceberg.types import (
 )
 
 from frazil.spec import ColumnSpec, PipelineSpec, json_schema
-from frazil.spec.history import describe_history
+from frazil.spec.changes import describe_history
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, FlattenSpec, InferSpec, ValueSpec
 from tests.unit.spec.pipeline_file import HEAD, Load, setting, with_table
 

@@ -26,7 +26,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ops.running import RunningPipeline
 from frazil.spec.models import TableSpec
-from frazil.spec.waiting import without_waits
+from frazil.spec.steps import without_waits
 from frazil_deadletters.replay import Replayer
 from frazil_lookup.references import References
 

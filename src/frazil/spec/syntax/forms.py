@@ -22,9 +22,12 @@ from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import Form, JsonSchema, Path, Word, describe, is_true, whole_number
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice, nearest, read_each
 from frazil.spec.syntax.units import (
+    DAYS_PATTERN,
     DURATION_PATTERN,
     SIZE_PATTERN,
+    days_text,
     duration_text,
+    parse_days,
     parse_duration,
     parse_share,
     parse_size,
@@ -46,9 +49,6 @@ def _as_written(value: Any) -> Word:
     """The value itself."""
     word: Word = value
     return word
-
-
-_SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
 
 
 def read_text(node: Node) -> str:
@@ -97,6 +97,11 @@ def entries_of(node: Node, example: str) -> Section:
     raise SpecError(f"`{LABEL}` is {describe(node)} where a mapping is expected", remedy=f"write {example}")
 
 
+def read_entries(entries: Section, read: Callable[[str, Node], _Item]) -> list[_Item]:
+    """Returns what `read` makes of each key and value of a mapping."""
+    return read_each(((key, key) for key in entries), lambda key: read(key, entries[key]))
+
+
 TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda node, _: read_text(node))
 
 
@@ -143,13 +148,12 @@ def strings(
     """A mapping of properties, which are strings; `check(value, key)` raises a SpecError for one that is not allowed."""
 
     def read(node: Node, reading: Reading) -> dict[str, str]:
-        def read_one(key: str) -> str:
-            text = read_string(values[key])
+        def read_one(key: str, value: Node) -> tuple[str, str]:
+            text = read_string(value)
             check(text, key)
-            return reading.secrets.resolve(text, key) if has_secrets else text
+            return key, reading.secrets.resolve(text, key) if has_secrets else text
 
-        values = entries_of(node, example or "`key: value` pairs, or remove it")
-        return dict(zip(values, read_each(((key, key) for key in values), read_one), strict=True))
+        return dict(read_entries(entries_of(node, example or "`key: value` pairs, or remove it"), read_one))
 
     return Form(schema, read=read)
 
@@ -186,16 +190,10 @@ def by_name(
 def words_by_name(schema: JsonSchema, example: str, read_one: Callable[[str, str], Any]) -> Form:
     """A mapping of names to words; `read_one(name, word)` raises a SpecError."""
 
-    def read(node: Node, _: Reading) -> tuple[Any, ...]:
-        words = entries_of(node, example)
-        return tuple(
-            read_each(
-                ((key, key) for key in words),
-                lambda key: read_one(key, read_string(words[key], is_joined=False)),
-            )
-        )
+    def read_word(name: str, word: Node) -> Any:
+        return read_one(name, read_string(word, is_joined=False))
 
-    return Form(schema, read=read)
+    return Form(schema, read=lambda node, _: tuple(read_entries(entries_of(node, example), read_word)))
 
 
 def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
@@ -213,17 +211,21 @@ def parsed_text(schema: JsonSchema, parse: Callable[[str], Any]) -> Form:
     return Form(schema, _as_written, lambda node, _: parse(read_text(node)))
 
 
-DURATION = quantity(
-    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
-    duration_text,
-    parse_duration,
-)
+def text_of(pattern: str, *examples: str) -> JsonSchema:
+    """Text of a pattern, of which these are examples."""
+    return {"type": "string", "pattern": pattern, "examples": list(examples)}
+
+
+def days(*examples: str) -> Form:
+    """Days or a duration, of which these are examples."""
+    return quantity(text_of(f"({DURATION_PATTERN})|({DAYS_PATTERN})", *examples), days_text, parse_days)
+
+
+DURATION = quantity(text_of(DURATION_PATTERN, "500ms", "2s", "5m", "1h"), duration_text, parse_duration)
 LONGEST_INTERVAL_S = 7 * 24 * 3600.0
 """The longest interval of commits: Kafka's default retention, after which records are lost before they are read."""
 INTERVAL = quantity(DURATION.schema, duration_text, lambda text: parse_duration(text, LONGEST_INTERVAL_S))
-SIZE = quantity(
-    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
-)
+SIZE = quantity(text_of(SIZE_PATTERN, "64MiB", "128MiB", "1GiB"), size_text, parse_size)
 
 
 def parse_path(text: str) -> Path:
@@ -281,8 +283,7 @@ def text_like(*examples: str) -> JsonSchema:
 
 def share(*examples: str) -> Form:
     """A percentage of which these are examples."""
-    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
-    return quantity(schema, share_text, parse_share)
+    return quantity(text_of(r"^[0-9]+(\.[0-9]+)?\s*%$", *examples), share_text, parse_share)
 
 
 def count(example: int) -> Form:
@@ -314,7 +315,7 @@ def with_switch(form: Form, of_switch: Callable[[bool], Any]) -> Form:
 
 def words_or(form: Form, words: tuple[Word, ...], of_word: Callable[[Any], Any]) -> Form:
     """One of some words, or the form."""
-    return Form({"anyOf": [{"enum": list(words)}, form.schema]}, of_word=of_word)
+    return Form({"anyOf": [{"enum": list(words)}, form.schema]}, words=words, of_word=of_word)
 
 
 def names_of(registered: Registered[Any], schema: JsonSchema) -> Form:

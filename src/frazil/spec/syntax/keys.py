@@ -96,6 +96,12 @@ class Declared(BaseModel):
         return self if info.context is None else info.context.check(self)
 
 
+class Connection(Declared):
+    """A section whose texts may refer to secrets."""
+
+    reads_secrets = True
+
+
 @dataclass(frozen=True)
 class Form:
     """How the value of a key is written in the file."""
@@ -106,6 +112,8 @@ class Form:
     write: Callable[[Any], Word] | None = None
     #: Turns the value in the file into the field's, or raises a SpecError; without it by the field's type.
     read: Read | None = None
+    #: The words that the value can be in place of a section.
+    words: tuple[Word, ...] = ()
     #: The value that a word stands for, of a key with a section or one of its choices.
     of_word: Callable[[Any], Any] | None = None
     #: Whether `read` itself puts the secrets in.
@@ -130,6 +138,8 @@ class Key:
     registered: Registered[Any] | None = None
     #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
     default: Word | None = None
+    #: Whether the section needs it.
+    is_required: bool = False
     #: What is reported of a section without the key, which needs it. LABEL stands for the section.
     lack: str = ""
     #: What to do then.
@@ -240,16 +250,22 @@ def _declared(model: type[BaseModel]) -> Iterator[Key]:
             continue
         form = next((member for member in field.metadata if isinstance(member, Form)), None)
         key = next((member for member in field.metadata if isinstance(member, Key)), Key())
-        choices, default = key.choices, key.default
+        choices, default = key.choices or (() if form is None else form.words), key.default
         if not choices and key.registered is not None:
             choices = tuple(key.registered.built_in)
         elif not choices and form is None:
             choices = _words_of(field.annotation)
         if default is None and not field.is_required() and field.default not in (None, "", ()):
             default = _written_default(field.default, form, choices)
-        description = " ".join((field.description or "").split())
         yield replace(
-            key, name=name, field=field_name, form=form, description=description, choices=choices, default=default
+            key,
+            name=name,
+            field=field_name,
+            form=form,
+            description=" ".join((field.description or "").split()),
+            choices=choices,
+            default=default,
+            is_required=field.is_required(),
         )
 
 
