@@ -18,8 +18,8 @@ setup: $(VENV)/.jars
 # Every time, and before minutes of fetching: what the machine itself must have. No package is there yet.
 machine: FOUND = $(if $(wildcard $(VENV)/.created),$(BIN)/python,$(PYTHON))
 machine:
-	@test -n "$(FOUND)" && "$(FOUND)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Frazil needs Python 3.11 or newer: install it, or name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -n "$(FOUND)" && "$(FOUND)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		|| { echo "Frazil needs Python 3.11 to 3.13: install it, or name one with make PYTHON=/path/to/python3.13" >&2; exit 1; }
 	@PYTHONPATH=src "$(FOUND)" -m frazil.runtime.java
 
 $(VENV)/.created: | machine

@@ -242,7 +242,7 @@ def _check_records(
     try:
         planned = plan_of(spec, source, catalog, queries)
         yield from check_records(planned, stopped)
-        yield from check_queries(planned, stopped)
+        yield from check_queries(planned, stopped, findings)
     except FrazilError as error:
         if "Group authorization failed" in error.message:
             yield failed("records", "read a sample of the unread records", error)

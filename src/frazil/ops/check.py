@@ -217,10 +217,13 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
             yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.sample.warnings))
 
 
-def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
+def check_queries(
+    planned: Iterable[PlannedTable], stopped: Container[str], reported: Iterable[Finding] = ()
+) -> Iterator[Finding]:
     """Yields, for each table with a query, the columns that it makes of the fields in a sample, or what is wrong with it.
-    stopped: tables that would stop anyway.
+    stopped: tables that would stop anyway. reported: findings of the tables, whose warnings are not repeated.
     """
+    words_of_tables = {finding.name: finding.found for finding in reported}
     for table in planned:
         name = f"query of {table.name}"
         tried = f"analysed it for the fields of {plural(table.sampled, 'unread record')} and of the table"
@@ -228,7 +231,8 @@ def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
         if problem is not None and table.name not in stopped:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
         elif table.query.columns:
-            warnings = "".join(f"; warning: {words}" for words in table.warnings)
+            known = words_of_tables.get(f"table {table.name}", "")
+            warnings = "".join(f"; warning: {words}" for words in table.warnings if words not in known)
             yield Finding(name, True, tried, made_by_query(table.query.columns) + warnings)
 
 

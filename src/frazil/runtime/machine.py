@@ -53,7 +53,7 @@ def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
     """Checks the version of Python."""
     running = ".".join(map(str, version))
     if version < MINIMUM_PYTHON:
-        return Check("python", False, running, "run Frazil with Python 3.11 or newer")
+        return Check("python", False, running, "run Frazil with Python 3.11 to 3.13")
     return Check("python", True, running)
 
 

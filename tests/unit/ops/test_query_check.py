@@ -36,6 +36,23 @@ def test_the_columns_of_a_query_are_shown(scenario: Scenario, queries: SparkQuer
     assert found.found == "makes id: long, email: string, n: decimal(5, 1), place: long"
 
 
+def test_a_warning_of_the_table_is_not_repeated_for_its_query(scenario: Scenario, queries: SparkQueries) -> None:
+    settings = "columns: {at: timestamptz}, partition_by: [at], rename: {id: order_id}"
+    [found] = look(scenario, queries, settings, {"id": 1, "at": "2026-01-01T00:00:00Z"})
+    made, _, warning = found.found.partition("; warning: ")
+    assert warning
+    planned = plan_tables(
+        scenario.spec(f"tables: {{s.a: {{topic: a, {settings}}}}}\n"),
+        scenario.source,
+        scenario.catalog,
+        scenario.read,
+        None,
+        queries,
+    )
+    [shown] = check_queries(planned, (), [Finding("table s.a", True, "", f"there; warning: {warning}")])
+    assert shown.found == made
+
+
 def test_what_python_functions_make_is_shown_of_an_upsert_table_that_protects_fields(
     scenario: Scenario, queries: SparkQueries, tmp_path: Path
 ) -> None:

@@ -67,8 +67,25 @@ def test_make_names_a_java_that_went_after_all_was_set_up(no_java: str, tmp_path
 def test_make_names_a_python_that_will_not_do_before_it_looks_for_java(no_java: str, tmp_path: Path) -> None:
     answer = run("make", "setup", f"VENV={tmp_path / 'venv'}", "PYTHON=/bin/false")
     assert answer.returncode == 2
-    assert answer.stderr.startswith("Frazil needs Python 3.11 or newer: ")
+    assert answer.stderr.startswith("Frazil needs Python 3.11 to 3.13: ")
     assert no_java not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "is_supported"), [("3, 10", False), ("3, 11", True), ("3, 13", True), ("3, 14", False)]
+)
+def test_make_refuses_exactly_the_versions_of_python_that_frazil_cannot_be_installed_with(
+    version: str, is_supported: bool, no_java: str, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} -c "import sys; sys.version_info = ({version}, 0); $2"\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    answer = run("make", "setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={python}")
+    assert answer.stderr.startswith(no_java if is_supported else "Frazil needs Python 3.11 to 3.13: ")
+    assert not (tmp_path / "venv").exists()
 
 
 def test_what_fetches_names_a_missing_java_and_shows_no_stack(

@@ -156,6 +156,8 @@ def replay(
                 lines.append(
                     f"{owner.name}: {plural(done.replayed, 'dead letter')} replayed, {done.remaining:,} remaining"
                 )
+    if any(counts["remaining"] for counts in tables.values()):
+        lines.append("`frazil dead-letters list` shows the reasons of the remaining dead letters")
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
     _note_class(output, selection, is_empty=not lines)
 

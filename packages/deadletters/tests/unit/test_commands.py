@@ -127,7 +127,11 @@ def test_a_place_that_no_record_has_is_refused(frazil: Command, option: str) -> 
 def test_retry_reports_how_many_dead_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
     assert frazil("replay")[1]["tables"][TABLE] == {"replayed": 0, "remaining": 5}
     scene.declare({"id": "long"})
-    assert frazil("replay", form="text") == (0, f"{TABLE}: 1 dead letter replayed, 4 remaining\n")
+    assert frazil("replay", form="text") == (
+        0,
+        f"{TABLE}: 1 dead letter replayed, 4 remaining\n"
+        "`frazil dead-letters list` shows the reasons of the remaining dead letters\n",
+    )
     assert frazil("replay", "--offset", "3") == (
         0,
         {"pipeline": "p", "tables": {TABLE: {"replayed": 0, "remaining": 0}}},

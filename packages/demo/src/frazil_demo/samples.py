@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import fastavro
@@ -102,10 +103,11 @@ def shop_statements(is_later: bool) -> Iterator[str]:
     """Yields SQL for PostgreSQL: a shop's tables with rows, or what happens to them later. Ends each statement with `;`."""
     rng = np.random.default_rng(4)
     if is_later:
+        # First, as it fails the second time: a file that is loaded twice changes nothing more.
+        yield "alter table customers add column tier text;"
         yield "update orders set state = 'paid' where id % 3 = 0;"
         yield "update orders set state = 'sent', total = total + 4.90 where id % 10 = 0;"
         yield "delete from orders where id % 50 = 7;"
-        yield "alter table customers add column tier text;"
         yield "update customers set tier = 'gold' where id <= 20;"
         return
     yield "create table customers (id bigint primary key, name text not null, email text, since date not null);"
@@ -210,11 +212,23 @@ def send_machines(
 
 
 def _register(registry: str, subject: str, schema: dict[str, Any]) -> int:
-    """Returns the id of the schema, which is registered if the registry does not have it."""
+    """Returns the id of the schema, which is registered if the registry does not have it. Raises: typer.Exit, with the
+    remedy printed, if no registry answers there.
+    """
     body = json.dumps({"schema": json.dumps(schema)}).encode()
     headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
-    with urlopen(Request(f"{registry}/subjects/{subject}/versions", body, headers), timeout=30) as answer:
-        return int(json.load(answer)["id"])
+    try:
+        with urlopen(Request(f"{registry}/subjects/{subject}/versions", body, headers), timeout=30) as answer:
+            return int(json.load(answer)["id"])
+    except (OSError, ValueError, KeyError) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        typer.echo(
+            f"error: no schema registry with Confluent's API answers at {registry} ({error}); start it, or give its "
+            "address with --registry, such as http://localhost:8081/apis/ccompat/v7 for Apicurio",
+            err=True,
+        )
+        raise typer.Exit(1) from None
 
 
 def _json(event: Event) -> bytes:
@@ -257,7 +271,8 @@ def _produce(producer: Producer, topic: str, value: bytes, key: str) -> None:
 
 
 def _flush(producer: Producer) -> None:
-    if producer.flush(_FLUSH_TIMEOUT_S):
+    if unsent := producer.flush(_FLUSH_TIMEOUT_S):
+        typer.echo(f"error: Kafka did not confirm {unsent:,} records within {_FLUSH_TIMEOUT_S:.0f} seconds", err=True)
         raise typer.Exit(1)
 
 

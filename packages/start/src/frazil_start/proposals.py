@@ -35,7 +35,9 @@ _ORIGINS = (("database", "db"), ("schema", "schema"), ("table", "table"))
 _WITHOUT_COLUMNS = ("text", "raw")
 """Formats of values that are one column."""
 _SPACES = dict.fromkeys(map(ord, "\t\r\n"), " ")
-_DAMAGED = 10  # Up to one record in so many may be damaged in a topic of JSON: it becomes a dead letter.
+_DAMAGED = (
+    10  # Up to one record in so many may be damaged in a topic of JSON or of a registry: it becomes a dead letter.
+)
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
 
 Schemas = Callable[[int], RegisteredSchema | None]
@@ -158,22 +160,12 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     """Returns what all of these bytes are."""
     if not values:
         return _Form("")
-    if all(value[:1] == b"\0" and len(value) >= _HEAD for value in values):
-        registered = (
-            [schemas(number) for number in {int.from_bytes(value[1:_HEAD]) for value in values}] if schemas else []
-        )
-        known_schemas = [schema for schema in registered if schema is not None]
-        kinds = {schema.kind for schema in known_schemas}
-        if len(kinds) != 1 or len(known_schemas) != len(registered):
-            return _Form("")
-        return _form(
-            kinds.pop(),
-            [_fields_of(schema) for schema in known_schemas],
-            rows=[_row_fields_of(schema) for schema in known_schemas],
-        )
+    framed = [value for value in values if value[:1] == b"\0" and len(value) >= _HEAD]
+    if _are_most(len(framed), len(values)):
+        return _registered_form(framed, schemas, len(values))
     objects = [_object_of(value) for value in values]
     present = [decoded for decoded in objects if decoded is not None]
-    if len(present) < len(values) and len(present) * _DAMAGED < len(values) * (_DAMAGED - 1):
+    if not _are_most(len(present), len(values)):
         return _Form("text" if all(map(_is_text, values)) else "raw")
     is_connect = all({"schema", "payload"} == decoded.keys() for decoded in present)
     rows = [decoded["payload"] if is_connect else decoded for decoded in present]
@@ -183,6 +175,30 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     ]
     form = _form("json", named, is_connect, [set(image) for image in images])
     return replace(form, damaged=len(values) - len(present))
+
+
+def _are_most(part: int, count: int) -> bool:
+    """Whether so few of the records are damaged that the others show the format."""
+    return part * _DAMAGED >= count * (_DAMAGED - 1)
+
+
+def _registered_form(framed: Sequence[bytes], schemas: Schemas | None, count: int) -> _Form:
+    """Returns what records are that have schema ids; without a name where the registry does not know most of the ids.
+    count: of the records, of which others have no id.
+    """
+    numbers = [int.from_bytes(value[1:_HEAD]) for value in framed]
+    registered = {number: schemas(number) for number in set(numbers)} if schemas else {}
+    known_schemas = {number: schema for number, schema in registered.items() if schema is not None}
+    kinds = {schema.kind for schema in known_schemas.values()}
+    decodable = sum(number in known_schemas for number in numbers)
+    if len(kinds) != 1 or not _are_most(decodable, count):
+        return _Form("")
+    form = _form(
+        kinds.pop(),
+        [_fields_of(schema) for schema in known_schemas.values()],
+        rows=[_row_fields_of(schema) for schema in known_schemas.values()],
+    )
+    return replace(form, damaged=count - decodable)
 
 
 def _form(name: str, named: Sequence[set[str]], is_connect: bool = False, rows: Iterable[set[str]] = ()) -> _Form:

@@ -108,6 +108,20 @@ def test_the_registry_names_the_format() -> None:
     assert "--registry" in unknown.seen
 
 
+@pytest.mark.parametrize("damaged", [b"a line", b"\xff", b"\0\0\0\xff\xffjunk"])
+def test_a_damaged_record_among_ten_does_not_hide_the_format_that_the_registry_names(damaged: bytes) -> None:
+    registry = MemoryRegistry()
+    record = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+    value = b"\0" + registry.register("avro", json.dumps(record)).to_bytes(4, "big") + b"\2"
+    found = propose("t", _records(*[(None, value)] * 9, (None, damaged)), registry.by_id)
+    assert found.settings == {"topic": "t", "value": {"format": "avro"}}
+    assert found.seen.startswith("Avro in 9 of 10 records, the others are damaged")
+    without = propose("t", _records(*[(None, value)] * 9, (None, damaged)), None)
+    assert (without.settings, "--registry" in without.seen) == (None, True)
+    more = propose("t", _records(*[(None, value)] * 8, *[(None, damaged)] * 2), registry.by_id)
+    assert more.settings is None or more.settings["value"] == {"format": "raw"}
+
+
 @pytest.mark.parametrize(
     "topic",
     ["__consumer_offsets", "_schemas", "connect-configs", "my-connect-offsets", "app-KSTREAM-1-changelog",

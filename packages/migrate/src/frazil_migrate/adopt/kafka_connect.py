@@ -81,6 +81,14 @@ def find_progress(services: Services, table: str, group: str | None, partitions:
     Raises: TableStopped where the connector is running, or has written files that the table does not have.
     """
     sink = find_sink(services, table, group)
+    if sink is None and not any(True for _ in services.catalog.summaries(table)):
+        # Its group may be ahead all the same: continued there, the first records would be in no table.
+        raise TableStopped(
+            "the table has no snapshot: the sink has created it, and not committed yet",
+            "start the connector, wait for its first commit, PUT /connectors/NAME/pause, and stop it; or delete the"
+            " connector, and run without `frazil adopt`",
+            table,
+        )
     if sink is None:
         raise TableStopped(
             "no snapshot of the table is of Kafka Connect's sink with an existing control topic",

@@ -115,6 +115,25 @@ def test_files_that_the_sink_has_not_committed_are_waited_for(tmp_path: Path) ->
     assert scene.adopt(Tool.KAFKA_CONNECT).action == "adopt"
 
 
+def test_the_first_commit_of_the_sink_is_waited_for_or_every_record_is_read(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.catalog.create(TABLE, new_schema([("id", LongType())]), {}, 2)
+    scene.has_read(SINK, 4)
+    scene.source.produce(CONTROL, 0, event(1))
+    refused = scene.adopt(Tool.KAFKA_CONNECT)
+    assert refused.problem is not None
+    assert "not committed yet" in refused.problem.message
+    assert "first commit" in refused.problem.remedy
+    scene.catalog.append_foreign(TABLE, summary={POSITION: '{"0":1}'})
+    assert scene.adopt(Tool.KAFKA_CONNECT).action == "adopt"
+
+    without = Scene(tmp_path / "without")
+    without.catalog.create(TABLE, new_schema([("id", LongType())]), {}, 2)
+    without.has_read(SINK, 4)
+    without.catch_up()
+    assert [row["id"] for row in without.rows(TABLE)] == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("value", [b"{}", b"\xc2\x01", b"\xc2\x01\xff\xff{}", b"\xc2\x01\x00\x02{}"])
 def test_a_record_of_another_writer_in_the_control_topic_is_named(tmp_path: Path, value: bytes) -> None:
     scene = Scene(tmp_path)
