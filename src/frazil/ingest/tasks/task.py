@@ -314,7 +314,7 @@ class TableRun:
                 self.dead_letters.write_unread(topic, bad, list(late.values()))
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
-        self.tally.note_requests(decoded, self.source.fixed)
+        self.tally.note_requests(decoded, self.source.fixed, self.source.empty_ids(decoded.untyped))
         if decoded.requested_fields:
             self._note_hints(decoded)
         if self.is_writing and decoded.refused.size:
