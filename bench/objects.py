@@ -42,7 +42,7 @@ from pyiceberg.table.update import update_table_metadata
 from bench.place import say
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job
-from frazil.process.program import Field, Program, Project
+from frazil.queries.program import Field, Program, Project
 from frazil.report import load_report
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import new_schema

@@ -22,13 +22,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.process.analysis import analyse
-from frazil.process.catalyst import Catalyst
-from frazil.process.evaluate import Processed, evaluate
-from frazil.process.in_spark import prepare_session, values_here, with_values
-from frazil.process.kernels.table import reason
-from frazil.process.program import BY_SPARK, INPUT, Program, Project, SparkPart, calls_in
-from frazil.process.spark_types import spark_struct
+from frazil.queries.analysis import analyse
+from frazil.queries.catalyst import Catalyst
+from frazil.queries.evaluate import Processed, evaluate
+from frazil.queries.in_spark import prepare_session, values_here, with_values
+from frazil.queries.kernels.table import reason
+from frazil.queries.program import BY_SPARK, INPUT, Program, Project, SparkPart, calls_in
+from frazil.queries.spark_types import spark_struct
 from frazil.runtime.jvm import Jvm
 from frazil.schema.arrow import as_written
 

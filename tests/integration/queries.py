@@ -26,8 +26,8 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.analysis import METADATA, Query, analyse
-from frazil.process.catalyst import Catalyst
+from frazil.queries.analysis import METADATA, Query, analyse
+from frazil.queries.catalyst import Catalyst
 
 
 def with_metadata(fields: Schema) -> Schema:

@@ -9,7 +9,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from frazil.process.kernels.text import lower, upper
+from frazil.queries.kernels.text import lower, upper
 from frazil.runtime.jvm import Jvm
 from tests.integration.edges import SCHEMA, edge_rows
 from tests.integration.expressions import expressions

@@ -15,13 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, UUIDType
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.process.analysis import METADATA, Query, analyse, analyse_condition
-from frazil.process.catalyst import Catalyst
-from frazil.process.in_spark import values_here
-from frazil.process.program import BY_SPARK, Call, Explode, Expression, Field, Filter, Literal, Project
-from frazil.process.refusals import FUNCTIONS
-from frazil.process.spark_types import spark_struct, spark_type
-from frazil.process.steps import Steps, compile_steps
+from frazil.queries.analysis import METADATA, Query, analyse, analyse_condition
+from frazil.queries.catalyst import Catalyst
+from frazil.queries.in_spark import values_here
+from frazil.queries.program import BY_SPARK, Call, Explode, Expression, Field, Filter, Literal, Project
+from frazil.queries.refusals import FUNCTIONS
+from frazil.queries.spark_types import spark_struct, spark_type
+from frazil.queries.steps import Steps, compile_steps
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from tests.integration.queries import ADDRESS, FIELDS, RECORDS, TYPES, query_of, refusal_of

@@ -10,8 +10,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function
-from frazil.process.analysis import analyse
-from frazil.process.catalyst import Catalyst
+from frazil.queries.analysis import analyse
+from frazil.queries.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
 from tests.integration.queries import with_metadata
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.process.analysis import analyse_condition
-from frazil.process.catalyst import Catalyst
+from frazil.queries.analysis import analyse_condition
+from frazil.queries.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
 from tests.integration.queries import RECORDS, query_of, refusal_of
 

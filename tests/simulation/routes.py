@@ -11,7 +11,7 @@ from typing import Any
 
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
-from frazil.shares.share import Division, Share, parse_source, parse_template
+from frazil.routes.share import Division, Share, parse_source, parse_template
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector
 from frazil.spec.settings import CommitSpec

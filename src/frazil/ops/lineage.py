@@ -12,7 +12,7 @@ from frazil.ingest.tables.queries import field_origins
 from frazil.ingest.tables.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import to_json
-from frazil.process.analysis import Query
+from frazil.queries.analysis import Query
 from frazil.schema.parts import Path
 from frazil.schema.projection import format_path, path_in_doc
 from frazil.spec.settings import METADATA_COLUMNS

@@ -49,7 +49,7 @@ from frazil.ops.sampling import (
     updates_without_document,
 )
 from frazil.ops.status import MissingTopics, no_such_table, problem_of
-from frazil.process.catalyst import TypeRefused
+from frazil.queries.catalyst import TypeRefused
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec

@@ -46,12 +46,12 @@ from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
 from frazil.printable import plural
-from frazil.process.steps import compile_steps
+from frazil.queries.steps import compile_steps
+from frazil.routes.divide import TopicShares
 from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.names import spelled
 from frazil.schema.parts import parts_of, types_in
-from frazil.shares.divide import TopicShares
 from frazil.spec import TableSpec
 from frazil.spec.settings import InferSpec
 from frazil.spec.syntax.problems import nearest

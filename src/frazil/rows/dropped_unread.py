@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 
 from frazil.decode.columns import Mismatch, first_mismatches
 from frazil.decode.settings import NO_EVOLUTION
-from frazil.process.evaluate import evaluate
-from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
+from frazil.queries.evaluate import evaluate
+from frazil.queries.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.rows.query import input_columns, run_query

@@ -22,9 +22,9 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
-from frazil.process.evaluate import OnError, Processed, evaluate
-from frazil.process.program import Filter, Origins, Program, one_row_of, origins_of
-from frazil.process.references import references_of
+from frazil.queries.evaluate import OnError, Processed, evaluate
+from frazil.queries.program import Filter, Origins, Program, one_row_of, origins_of
+from frazil.queries.references import references_of
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.stages.changes import DELETE, UPSERT, Carried, Changes, ReadRecords
 from frazil.stages.findings import QueriedRows, are_any, dropped_by, refuse_found

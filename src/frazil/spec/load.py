@@ -8,8 +8,8 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.plugins.extras import is_installed, names_of_extras, not_installed
+from frazil.routes.settings import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.secrets import Secrets, has_reference
-from frazil.shares.settings import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of

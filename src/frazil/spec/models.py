@@ -16,8 +16,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.column_names import Spellings
 from frazil.errors import SpecError
+from frazil.routes.share import Template, ValueSource, parse_source, parse_template
 from frazil.secrets import redact
-from frazil.shares.share import Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
 from frazil.spec.publishing import PublishingSpec

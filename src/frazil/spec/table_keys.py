@@ -9,7 +9,7 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
-from frazil.shares.share import Share
+from frazil.routes.share import Share
 from frazil.spec import settings, table_forms
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.syntax import forms

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
-from frazil.process.program import Program
+from frazil.queries.program import Program
 from frazil.schema.arrow import Bools, Rows
 
 

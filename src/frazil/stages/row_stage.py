@@ -15,7 +15,7 @@ from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES, Refusal, StageResult
-from frazil.process.kernels.functions import WRONG_RESULT
+from frazil.queries.kernels.functions import WRONG_RESULT
 from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
 from frazil.stages.changes import UPSERT, Changes, ReadRecords

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from frazil.error_classes import ErrorClass
 from frazil.plugins.stages import StageCheck
-from frazil.process.program import Expression, Project
+from frazil.queries.program import Expression, Project
 from frazil.schema.parts import Path
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.findings import QueriedRows, StageFinding
@@ -20,7 +20,7 @@ from frazil.stages.record_key import RecordKey
 from frazil.types import OffsetRange
 
 if TYPE_CHECKING:
-    from frazil.process.analysis import Query
+    from frazil.queries.analysis import Query
     from frazil.spec.models import TableSpec
     from frazil.write.target import TableTarget
 

@@ -20,13 +20,13 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.column_names import fold_case
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
-from frazil.process.program import Program, SparkPart
+from frazil.queries.program import Program, SparkPart
+from frazil.routes.share import Share
 from frazil.schema.arrow import Bools, arrow_field
 from frazil.schema.names import spelled
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import HEADERS, KEY, Projection, Shaping, make_projection
 from frazil.schema.selection import Path
-from frazil.shares.share import Share
 from frazil.stages.record_key import RecordKey
 from frazil.stages.stage import TableStage
 from frazil.types import EXTRA_COLUMNS, BadRecord, LastDelete
@@ -234,7 +234,7 @@ class TableQuery:
     source: TableTarget
     #: What makes the rows from the columns of `source`; None while the fields of the records are not known.
     program: Program | None = None
-    #: The lookups of `program`, each with the key of the rows that the batch joins (`process/references.py`).
+    #: The lookups of `program`, each with the key of the rows that the batch joins (`queries/references.py`).
     lookups: tuple[tuple[str, str], ...] = ()
     #: What an expression that fails makes: a dead letter (False), or null in its column (True).
     fails_to_null: bool = False

@@ -17,7 +17,7 @@ from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
 from frazil.ops.plan import describe_stages
 from frazil.plugins.stages import STAGES, TABLE_STAGES
-from frazil.process.program import Call, Field, Program, Project
+from frazil.queries.program import Call, Field, Program, Project
 from frazil.spec import json_schema
 from frazil.spec.models import STAGE_SETTINGS
 from frazil.stages.changes import DELETE, UPSERT, Changes

@@ -32,13 +32,13 @@ _NAME_IN_PATH = re.compile(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`(?:\*\*)?(?:, | \
 _MODULE = re.compile(r"`([a-z_]+(?:\.\w+)+)`")
 _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 
-AT_SEVERAL_HEIGHTS = ("shares", "stages")
+AT_SEVERAL_HEIGHTS = ("routes", "stages")
 """Rooms with files in several layers of the import contract."""
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
     "catalog", "cdc", "cli", "dead_letters", "decode", "ingest", "kafka", "maintenance", "ops", "plugins",
-    "process", "registry", "rows", "runtime", "schema", "shares", "spec", "stages", "store", "upsert", "write", "*.py",
+    "queries", "registry", "routes", "rows", "runtime", "schema", "spec", "stages", "store", "upsert", "write", "*.py",
     *sorted(path.name for path in PACKAGES.glob("*/src/frazil_*")),
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""

@@ -12,7 +12,7 @@ from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.report import ShareReport
-from frazil.shares.share import Division, Owners, parse_template
+from frazil.routes.share import Division, Owners, parse_template
 from frazil.spec import PipelineSpec, load_spec
 from frazil.types import NewValues
 from frazil_testing.memory_catalog import MemoryCatalog

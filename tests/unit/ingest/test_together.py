@@ -17,10 +17,10 @@ from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
+from frazil.routes import divide
+from frazil.routes.share import Division, Share, parse_template
+from frazil.routes.together import Together
 from frazil.schema.projection import Shaping
-from frazil.shares import divide
-from frazil.shares.share import Division, Share, parse_template
-from frazil.shares.together import Together
 from frazil.types import BadRecord, DerivedTable
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import changed, records_of, run, target_of

@@ -18,7 +18,7 @@ from tests.unit.spec.refusals import ENVIRONMENT, read_parts
 
 PAGE = re.compile(r"\bdocs/|\w\.md\b")
 OF_FILES = re.compile(
-    r"spec/|frazil_state/sql\.py|literals\.py|secrets\.py|stages/\w+_settings\.py|shares/settings\.py"
+    r"spec/|frazil_state/sql\.py|literals\.py|secrets\.py|stages/\w+_settings\.py|routes/settings\.py"
 )
 ELSEWHERE = {
     "create it, or correct its path",

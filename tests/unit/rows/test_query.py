@@ -11,7 +11,7 @@ import pytest
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.ingest.tasks.task import read_records
-from frazil.process.program import Call, Field, Filter, Literal, Program, Project
+from frazil.queries.program import Call, Field, Filter, Literal, Program, Project
 from frazil.rows.query import run_query
 from frazil.stages.changes import DELETE, UPSERT, ReadRecords
 from frazil.write.target import ChangeReading, TableQuery, TableTarget

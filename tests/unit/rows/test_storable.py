@@ -16,8 +16,8 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
+from frazil.routes.together import Together
 from frazil.rows.storable import partition_floors
-from frazil.shares.together import Together
 from frazil.spec.partitioning import parse_term
 from frazil.stages.changes import Changes
 from frazil.write.target import ChangeReading, TableTarget

@@ -15,7 +15,7 @@ from frazil.errors import SpecError
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import Refusal, StageCheck, StageKind, StageResult
 from frazil.printable import plural
-from frazil.process.program import Call, Expression, Field, Literal
+from frazil.queries.program import Call, Expression, Field, Literal
 from frazil.stages.changes import Changes, ReadRecords
 from frazil.stages.row_stage import RowStage
 from frazil.stages.stage import Assembler, RowWriter

@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tasks.task_job import Job
-from frazil.process.program import Field, Program, Project
+from frazil.queries.program import Field, Program, Project
 from frazil.report import TaskReport
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import new_schema

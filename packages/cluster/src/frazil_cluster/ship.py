@@ -308,7 +308,7 @@ def _lock_of(archive: Path) -> Path:
 
 
 def _locked(lock: IO[str], how: int) -> bool:
-    """Locks the file, or says that another process prevents it."""
+    """Locks the file; returns False if another process prevents it."""
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from frazil.decode.columns import shortened
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
-from frazil.process.evaluate import evaluate
-from frazil.process.program import Expression, Field, Origins, Program, Project, fields_of, origins_of
+from frazil.queries.evaluate import evaluate
+from frazil.queries.program import Expression, Field, Origins, Program, Project, fields_of, origins_of
 from frazil.schema.arrow import Bools, Records, Rows
 from frazil.stages.findings import QueriedRows, StageFinding, are_any
 from frazil.stages.stage import RowCondition, TableStage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.cdc.envelope import IGNORED
-from frazil.process.evaluate import EXPLODED
+from frazil.queries.evaluate import EXPLODED
 from frazil.spec.settings import OTHER_DROPS
 from frazil.stages.expect_settings import ExpectationSpec
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table

@@ -13,12 +13,12 @@ from pyiceberg.types import IcebergType, StructType
 from frazil.column_names import Spellings
 from frazil.decode.lossless import format_type
 from frazil.errors import SpecError, UnusableType
-from frazil.process.analysis import Query
-from frazil.process.catalyst import NameTaken, UnknownColumn
-from frazil.process.kernels.keys import comparable
-from frazil.process.program import Call, Expression, Field, Filter, Lookup, fields_of
-from frazil.process.references import Reference
-from frazil.process.spark_types import has_fixed_bytes
+from frazil.queries.analysis import Query
+from frazil.queries.catalyst import NameTaken, UnknownColumn
+from frazil.queries.kernels.keys import comparable
+from frazil.queries.program import Call, Expression, Field, Filter, Lookup, fields_of
+from frazil.queries.references import Reference
+from frazil.queries.spark_types import has_fixed_bytes
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema
 from frazil.schema.parts import Path

@@ -24,10 +24,10 @@ from frazil.decode.values_as_json import key_text
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.printable import plural
-from frazil.process.analysis import Query
-from frazil.process.kernels.keys import comparable
-from frazil.process.program import Lookup
-from frazil.process.references import Reference, find_reference, key_of, note
+from frazil.queries.analysis import Query
+from frazil.queries.kernels.keys import comparable
+from frazil.queries.program import Lookup
+from frazil.queries.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
 from frazil.spec.settings import LookupSpec
 from frazil.spec.syntax.problems import advice

@@ -22,7 +22,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicReaders
-from frazil.process.references import Reference, load_reference
+from frazil.queries.references import Reference, load_reference
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.spec.syntax.types import parse_type

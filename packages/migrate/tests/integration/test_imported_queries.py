@@ -19,8 +19,8 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.analysis import METADATA, analyse
-from frazil.process.catalyst import Catalyst
+from frazil.queries.analysis import METADATA, analyse
+from frazil.queries.catalyst import Catalyst
 from frazil.runtime.jvm import Jvm
 from frazil.spec.syntax.types import parse_column_type
 from packages.migrate.tests.unit.imports.test_documented_examples import EXAMPLES

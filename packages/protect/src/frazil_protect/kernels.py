@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import bytes_of, offsets_of
-from frazil.process.kernels.values import Kernel
-from frazil.process.program import Call
+from frazil.queries.kernels.values import Kernel
+from frazil.queries.program import Call
 from frazil.schema.arrow import unsliced, with_children
 from frazil.schema.parts import Path
 from frazil.schema.projection import HEADERS

@@ -16,8 +16,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from frazil.column_names import fold_case
-from frazil.process.program import Call, Expression, Field, Project
-from frazil.process.program import Literal as Constant
+from frazil.queries.program import Call, Expression, Field, Project
+from frazil.queries.program import Literal as Constant
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path
 from frazil.schema.projection import HEADERS, in_record

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.process.evaluate import evaluate
-from frazil.process.program import Field, Program, Project
+from frazil.queries.evaluate import evaluate
+from frazil.queries.program import Field, Program, Project
 from frazil.schema.arrow import arrow_type
 from frazil.schema.projection import HEADERS, KEY
 from frazil.stages.changes import Changes, ReadRecords
@@ -30,7 +30,7 @@ from frazil_protect.rules import (
 )
 
 if TYPE_CHECKING:
-    from frazil.process.analysis import Query
+    from frazil.queries.analysis import Query
     from frazil.spec.models import TableSpec
     from frazil.stages.protect_settings import ProtectSpec
 

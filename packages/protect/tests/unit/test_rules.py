@@ -25,8 +25,8 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.evaluate import evaluate
-from frazil.process.program import Call, Field, Program, Project
+from frazil.queries.evaluate import evaluate
+from frazil.queries.program import Call, Field, Program, Project
 from frazil.schema.arrow import arrow_type
 from frazil.stages.notes import Action
 from frazil.stages.record_key import RecordKey, key_id_of

@@ -23,11 +23,11 @@ from pyiceberg.schema import Schema
 from frazil.clock import Clock
 from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.port import Outbox, OutFields
-from frazil.process.analysis import analyse_condition
-from frazil.process.catalyst import Catalyst
-from frazil.process.evaluate import evaluate
-from frazil.process.kernels.table import reason
-from frazil.process.program import Program
+from frazil.queries.analysis import analyse_condition
+from frazil.queries.catalyst import Catalyst
+from frazil.queries.evaluate import evaluate
+from frazil.queries.kernels.table import reason
+from frazil.queries.program import Program
 from frazil.schema.arrow import Ints
 from frazil.types import as_json
 from frazil.write.target import TableTarget

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyiceberg import types as t
 
 from frazil.errors import SpecError
-from frazil.process.analysis import Column, Query
-from frazil.process.catalyst import TypeRefused
-from frazil.process.program import Field, Literal, Program, Project, Windows
+from frazil.queries.analysis import Column, Query
+from frazil.queries.catalyst import TypeRefused
+from frazil.queries.program import Field, Literal, Program, Project, Windows
 from frazil.schema.arrow import arrow_type
 from frazil.spec.grouping import AVERAGE, SKETCH, TEXT, WINDOW_END, WINDOW_START, Grouping
 from frazil.types import EVENT_TIME

@@ -31,10 +31,10 @@ from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import own_sample
 from frazil.ops.status import MissingTopics, no_such_table
-from frazil.process.catalyst import TypeRefused
+from frazil.queries.catalyst import TypeRefused
+from frazil.routes.divide import TopicShares
 from frazil.rows.metadata_columns import batch_of
 from frazil.schema.evolve import NameConflict, merge_requested_fields
-from frazil.shares.divide import TopicShares
 from frazil.spec import PipelineSpec
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget

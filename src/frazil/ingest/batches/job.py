@@ -30,10 +30,10 @@ from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import REPORT_SCHEMA, Job, wanted_of
 from frazil.kafka.properties import task_properties
 from frazil.kafka.source import plan_reads, reading, share_ranges
-from frazil.process.in_spark import input_schema, prepare_session, with_values
-from frazil.process.kernels.functions import WRONG_RESULT
-from frazil.process.program import SparkPart
-from frazil.process.references import Reference, find_reference
+from frazil.queries.in_spark import input_schema, prepare_session, with_values
+from frazil.queries.kernels.functions import WRONG_RESULT
+from frazil.queries.program import SparkPart
+from frazil.queries.references import Reference, find_reference
 from frazil.refusals import store_remedy
 from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import Hints

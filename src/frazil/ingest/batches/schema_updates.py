@@ -47,7 +47,7 @@ from frazil.ingest.tables.state import find_no_op_change
 from frazil.ingest.tables.table import Planned, Table, set_key_columns
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
-from frazil.process.catalyst import TypeRefused
+from frazil.queries.catalyst import TypeRefused
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
     NameConflict,

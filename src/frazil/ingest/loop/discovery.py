@@ -16,7 +16,7 @@ from frazil.ingest.loop.topics import TopicTables, tolerate_empty_patterns
 from frazil.ingest.tables.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.shares.settings import NAME_REMEDY, clashes_of, name_remedy
+from frazil.routes.settings import NAME_REMEDY, clashes_of, name_remedy
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.topic_keys import is_enabled
 from frazil.spec.topics import select_topics, topic_filter

@@ -15,7 +15,7 @@ from frazil.decode.lossless import format_type
 from frazil.errors import SpecError, UnavailableError, UnusableType
 from frazil.ingest.tables.schema_changes import unknown_column
 from frazil.ingest.tables.table import Table
-from frazil.process.catalyst import TypeRefused
+from frazil.queries.catalyst import TypeRefused
 from frazil.schema.evolve import Path, RequestedFields, hints_of
 from frazil.schema.parts import types_in
 

@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.ingest.tables.table import Table
 from frazil.plugins.driver import TABLE_KEYS
-from frazil.process.analysis import Query
-from frazil.process.program import Lookup
-from frazil.process.references import Reference
+from frazil.queries.analysis import Query
+from frazil.queries.program import Lookup
+from frazil.queries.references import Reference
 from frazil.spec.settings import LookupSpec
 
 

@@ -48,11 +48,11 @@ from frazil.ingest.tasks.spark_inputs import inputs_of
 from frazil.plugins.formats import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.plugins.tables import TABLE_KINDS
-from frazil.process.analysis import Column, Query, analyse, analyse_condition
-from frazil.process.catalyst import RECORDS, RULES, Catalyst
-from frazil.process.in_spark import Outside, values_here
-from frazil.process.kernels.table import reason
-from frazil.process.program import (
+from frazil.queries.analysis import Column, Query, analyse, analyse_condition
+from frazil.queries.catalyst import RECORDS, RULES, Catalyst
+from frazil.queries.in_spark import Outside, values_here
+from frazil.queries.kernels.table import reason
+from frazil.queries.program import (
     Call,
     Expression,
     Field,
@@ -63,9 +63,9 @@ from frazil.process.program import (
     exploded_columns,
     spark_columns,
 )
-from frazil.process.program import origins_of as origins_of_columns
-from frazil.process.refusals import check_condition, check_query
-from frazil.process.steps import NoFieldLeft, compile_steps
+from frazil.queries.program import origins_of as origins_of_columns
+from frazil.queries.refusals import check_condition, check_query
+from frazil.queries.steps import NoFieldLeft, compile_steps
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.names import spelled

@@ -33,10 +33,10 @@ from frazil.ingest.tables.settings import (
 )
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.process.analysis import Query
-from frazil.process.catalyst import NameTaken, UnknownColumn
-from frazil.process.program import Field, Project
-from frazil.process.steps import NoFieldLeft
+from frazil.queries.analysis import Query
+from frazil.queries.catalyst import NameTaken, UnknownColumn
+from frazil.queries.program import Field, Project
+from frazil.queries.steps import NoFieldLeft
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
 from frazil.schema.names import column_settings, spelled_as_declared

@@ -12,10 +12,10 @@ from pyiceberg.types import IcebergType, LongType
 from frazil.catalog.layout import Layout
 from frazil.column_names import Spellings, fold_case, fold_path
 from frazil.decode.settings import Envelope, Framing
-from frazil.process.analysis import Column, Query, handing_on
-from frazil.process.catalyst import NameTaken
-from frazil.process.program import Field, Literal, Program, Project, exploded_columns, origins_of
-from frazil.process.steps import Steps
+from frazil.queries.analysis import Column, Query, handing_on
+from frazil.queries.catalyst import NameTaken
+from frazil.queries.program import Field, Literal, Program, Project, exploded_columns, origins_of
+from frazil.queries.steps import Steps
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping

@@ -18,8 +18,8 @@ from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_row_bytes
 from frazil.ingest.tables.batch_ends import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
-from frazil.process.analysis import Query
-from frazil.process.references import Reference
+from frazil.queries.analysis import Query
+from frazil.queries.references import Reference
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import format_path, shown_path

@@ -29,9 +29,9 @@ from frazil.ingest.tables.state import (
 )
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
+from frazil.routes.share import Owners
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import spelled
-from frazil.shares.share import Owners
 from frazil.spec import TableSpec
 from frazil.stages.table import stage_watches
 from frazil.stages.watch import StageWatch, Tally

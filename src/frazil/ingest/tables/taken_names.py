@@ -19,9 +19,9 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.schema_changes import columns_with_query, naming_in_query, query_adder, unknown_column
 from frazil.ingest.tables.settings import declared_columns
 from frazil.ingest.tables.table import Table
-from frazil.process.analysis import Query
-from frazil.process.catalyst import NameTaken
-from frazil.process.steps import IntoCollection
+from frazil.queries.analysis import Query
+from frazil.queries.catalyst import NameTaken
+from frazil.queries.steps import IntoCollection
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import NameConflict, Path, new_schema
 

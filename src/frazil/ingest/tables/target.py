@@ -24,9 +24,9 @@ from frazil.ingest.tables.settings import (
     steps_of,
 )
 from frazil.ingest.tables.table import KEY_COLUMNS, Table, target_file_size
-from frazil.process.analysis import Query
-from frazil.process.program import origins_of, spark_columns
-from frazil.process.steps import refused_lists
+from frazil.queries.analysis import Query
+from frazil.queries.program import origins_of, spark_columns
+from frazil.queries.steps import refused_lists
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.parts import Path

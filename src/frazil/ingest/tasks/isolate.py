@@ -23,7 +23,7 @@ from frazil.files import temporary_folder
 from frazil.ingest.tasks.task import read_all
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import limited_memory, limited_time
-from frazil.process.references import receive
+from frazil.queries.references import receive
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 

@@ -24,11 +24,11 @@ from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, r
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.source import current_ranges
-from frazil.process.evaluate import evaluate
-from frazil.process.program import INPUT
+from frazil.queries.evaluate import evaluate
+from frazil.queries.program import INPUT
+from frazil.routes.divide import TableRecords, TopicShares
 from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, pick, spread_places
-from frazil.shares.divide import TableRecords, TopicShares
 from frazil.stages.changes import UPSERT, Changes
 from frazil.stages.stage import Assembled
 from frazil.types import BadRecord

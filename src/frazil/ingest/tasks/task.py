@@ -28,8 +28,9 @@ from frazil.ingest.tasks.tally import TaskTally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.source import current_ranges
-from frazil.process.references import receive
+from frazil.queries.references import receive
 from frazil.report import ShareReport, TaskReport, TaskTime, WrittenFiles, dump_report
+from frazil.routes.divide import TableRecords, TopicShares, take_kept
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
 from frazil.rows.project import decode_rows, shape_rows
@@ -38,7 +39,6 @@ from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import read_appended, read_others
 from frazil.schema.arrow import Records, pick
 from frazil.schema.evolve import hints_of
-from frazil.shares.divide import TableRecords, TopicShares, take_kept
 from frazil.stages.changes import Changes, ReadRecords, appended
 from frazil.stages.stage import RAW_VALUE, Assembled, Assembler
 from frazil.types import BadRecord, DataFile, OffsetRange

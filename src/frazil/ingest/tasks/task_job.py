@@ -12,8 +12,8 @@ import pyarrow as pa
 from frazil.dead_letters.record import SOURCE_COLUMNS
 from frazil.errors import SpecError
 from frazil.kafka.fetch.columns import Wanted
-from frazil.process.program import SparkPart
-from frazil.process.references import Reference, Sent
+from frazil.queries.program import SparkPart
+from frazil.queries.references import Reference, Sent
 from frazil.stages.record_key import unquoted
 from frazil.types import OffsetRange, Offsets
 from frazil.write.target import TableTarget

@@ -16,7 +16,7 @@ from frazil.decode.json.slices import Slices, group_equal
 from frazil.kafka.fetch.records import warm_up as warm_up_reader
 from frazil.plugins.registration import function_of
 from frazil.plugins.tables import TABLE_KINDS
-from frazil.process.kernels import hashes, keys, text_numbers
+from frazil.queries.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
 from frazil.schema.evolve import new_schema

@@ -304,7 +304,7 @@ class _Reading:
             fetched = self._receive(asked) if asked is not None else None
             if asked is not None and fetched is not None:
                 yield from self._take(asked, *fetched)
-        # Brokers that have not answered in time are given up.
+        # Brokers that have not answered in time are not waited for any longer.
         limit_s = self._now_s() - self._answer_s
         for overdue in list(self._asked.values()):
             if overdue.sent_s < limit_s and not overdue.connection.is_readable():

@@ -17,8 +17,8 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task_job import FLOOR_BYTES, MOST_VALUE_BYTES, Job, most_value_bytes
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.report import TaskReport
+from frazil.routes.share import Division, Share, parse_template
 from frazil.schema.evolve import new_schema
-from frazil.shares.share import Division, Share, parse_template
 from frazil.types import BadRecord, DataFile
 from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -29,11 +29,11 @@ from frazil.ingest.batches.job import _failure_of
 from frazil.ingest.tasks.spark_inputs import STEP, first_pass, second_pass_of
 from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import LEFT_OUT
-from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
+from frazil.queries.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
 from frazil.report import TaskReport, load_report
+from frazil.routes.share import Division, Share, parse_template
 from frazil.rows import decoder
 from frazil.schema.evolve import new_schema
-from frazil.shares.share import Division, Share, parse_template
 from frazil.types import BadRecord
 from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import changed, records_of, run, target_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from frazil.errors import SpecError
-from frazil.process import steps
+from frazil.queries import steps
 
 _TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|"(?:[^"\\]|\\.)*"|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.""", re.DOTALL

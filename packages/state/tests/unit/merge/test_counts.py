@@ -12,8 +12,8 @@ from frazil.errors import SpecError
 from frazil.ingest.tables.queries import SparkQueries
 from frazil.ingest.tables.settings import query_columns, with_counts
 from frazil.ingest.tables.state import RunState
-from frazil.process.analysis import Column, Query
-from frazil.process.program import Field, Program, Project
+from frazil.queries.analysis import Column, Query
+from frazil.queries.program import Field, Program, Project
 from frazil.spec import load_spec
 from frazil_testing.twins import MemoryJobs
 from packages.state.tests.unit.grouping.grouping import Grouped
