@@ -265,6 +265,8 @@ def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
         if isinstance(kind, types.StringType | types.IntegerType | types.LongType) and term.transform in _TIMES:
             what = f"{term.transform} is for {_ALLOWED[term.transform]}"
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
+            if not isinstance(kind, types.StringType):
+                remedy += "; write s, us or ns in place of ms if the numbers count these"
         message = f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}"
         raise UnusableType(message, term.column.split("."), remedy=remedy)
     if term.transform == "identity" and isinstance(kind, types.FixedType):
