@@ -18,7 +18,7 @@ from frazil.decode.epochs import have_zones
 from frazil.decode.json import values
 from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.names import all_members, is_text, prefer_exact, respelt_members
+from frazil.decode.json.names import all_members, prefer_exact, respelt_members
 from frazil.decode.json.scalars import read_scalar
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
 from frazil.decode.json.slices import Slices, Texts, TextValues, elements_of, find_members
@@ -245,7 +245,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Pat
         inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
             inferred_members.append((_name_at(group, inferred.at), inferred))
-        elif (column.kind != ABSENT).any() and is_text(name):
+        elif (column.kind != ABSENT).any():
             texts.conversion.untyped.add((*path, name))
     return dict(sorted(inferred_members, key=lambda member: member[1].at))
 
@@ -258,12 +258,12 @@ def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
     return group[0][0]
 
 
-def merge_spelling_variants(first: Slices, other: Slices) -> tuple[Slices, Slices]:
-    """Returns the values of two members that share a column: those of `first`, and of `other` where that has none; and
+def merge_spelling_variants(one: Slices, other: Slices) -> tuple[Slices, Slices]:
+    """Returns the values of two members that share a column: those of `one`, and of `other` where that has none; and
     the remaining values of `other`.
     """
-    is_second, is_there = first.kind > NULL, other.kind > NULL
-    return first.replaced(is_there & ~is_second, other), replace(other.masked(is_there & is_second), sweep=None)
+    is_second, is_there = one.kind > NULL, other.kind > NULL
+    return one.replaced(is_there & ~is_second, other), replace(other.masked(is_there & is_second), sweep=None)
 
 
 def selected_members(texts: Texts, slices: Slices, path: Path, error: U8) -> list[tuple[str, Slices]]:
