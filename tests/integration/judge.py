@@ -90,11 +90,11 @@ class Judge:
         assert query.program is not None, (expressions, query.outside)
         part = query.program.spark_part
         self._made = {} if part is None else self.values(part)
-        (stage,) = query.program.stages
-        assert isinstance(stage, Project)
+        (operator,) = query.program.operators
+        assert isinstance(operator, Project)
         return [
             Program((Project((column,)),), (field,))
-            for column, field in zip(stage.columns, query.program.output, strict=True)
+            for column, field in zip(operator.columns, query.program.output, strict=True)
         ]
 
     def values(self, part: SparkPart) -> dict[str, pa.Array]:
@@ -226,9 +226,9 @@ class Judge:
 
 
 def _has_spark_part(program: Program) -> bool:
-    (stage,) = program.stages
-    assert isinstance(stage, Project)
-    return any(call.function == BY_SPARK for _, expression in stage.columns for call in calls_in(expression))
+    (operator,) = program.operators
+    assert isinstance(operator, Project)
+    return any(call.function == BY_SPARK for _, expression in operator.columns for call in calls_in(expression))
 
 
 def _shown(values: pa.Array) -> tuple[list[bool], str]:

@@ -50,7 +50,7 @@ def _shown(expression: Expression) -> str:
 
 def _columns(query: Query) -> dict[str, str]:
     assert query.program is not None, query.outside
-    last = query.program.stages[-1]
+    last = query.program.operators[-1]
     assert isinstance(last, Project)
     return {name: _shown(expression) for name, expression in last.columns}
 
@@ -70,7 +70,7 @@ def test_a_query_becomes_filter_and_projection_with_types_nullability_and_lineag
     ]
     assert found.conditions == {("kind",), ("items", "qty")}
     assert found.program is not None
-    assert [type(stage) for stage in found.program.stages] == [Filter, Project]
+    assert [type(operator) for operator in found.program.operators] == [Filter, Project]
     assert [(one.name, one.type) for one in found.program.output] == [
         ("id", pa.int64()),
         ("email", pa.string()),
@@ -181,9 +181,9 @@ def test_literals_are_pythons_values(catalyst: Catalyst) -> None:
     columns = ", ".join(f"{text} as c{n}" for n, text in enumerate(literals))
     found = query_of(catalyst, f"select {columns} from records").program
     assert found is not None
-    (stage,) = found.stages
-    assert isinstance(stage, Project)
-    assert [expression for _, expression in stage.columns] == [Literal(*one) for one in literals.values()]
+    (operator,) = found.operators
+    assert isinstance(operator, Project)
+    assert [expression for _, expression in operator.columns] == [Literal(*one) for one in literals.values()]
 
 
 def test_a_star_is_the_fields_without_the_metadata_that_it_does_not_name(catalyst: Catalyst) -> None:
@@ -211,18 +211,18 @@ def test_inner_columns_that_nothing_uses_are_neither_read_nor_evaluated(catalyst
     query = "select a * 2 as c from (select *, id + 1 as a, cast(name as int) as unused from records) where kind = 'x'"
     found = query_of(catalyst, query).program
     assert found is not None
-    inner, _, _ = found.stages
+    inner, _, _ = found.operators
     assert isinstance(inner, Project)
     assert [name for name, _ in inner.columns] == ["kind", "a"]
     nothing = query_of(catalyst, "select 1 as one from (select id as i, name as n from records)").program
     assert nothing is not None
-    assert nothing.stages[0] == Project((("i", Field("id", pa.int64())),))
+    assert nothing.operators[0] == Project((("i", Field("id", pa.int64())),))
 
 
 def test_an_array_is_exploded_by_both_ways_of_writing_it(catalyst: Catalyst) -> None:
     found = query_of(catalyst, "select id, e.sku from records lateral view outer explode(items) t as e where e.qty > 0")
     assert found.program is not None
-    explode, where, _ = found.program.stages
+    explode, where, _ = found.program.operators
     assert isinstance(explode, Explode)
     assert (_shown(explode.array), explode.name, explode.position, explode.is_outer) == ("items", "e", "", True)
     assert isinstance(where, Filter)
@@ -230,7 +230,7 @@ def test_an_array_is_exploded_by_both_ways_of_writing_it(catalyst: Catalyst) -> 
     assert found.conditions == {("items", "qty")}
     other = query_of(catalyst, "select posexplode(tags) as (place, id) from records")
     assert other.program is not None
-    explode = other.program.stages[0]
+    explode = other.program.operators[0]
     assert isinstance(explode, Explode)
     # A field of the records has that name, and would be shadowed.
     assert (explode.name, explode.position, explode.is_outer) == ("id#1", "place", False)
@@ -265,7 +265,7 @@ def test_what_an_expression_of_sparks_uses_of_earlier_projections_is_written_int
     assert found is not None
     assert found.spark_part is not None
     assert [column.name for column in found.spark_part.inputs.output] == ["name"]
-    inner, _ = found.stages
+    inner, _ = found.operators
     assert isinstance(inner, Project)
     assert [name for name, _ in inner.columns] == ["a", found.spark_part.values[0].name]
     assert pickle.loads(pickle.dumps(found)) == found
@@ -278,11 +278,11 @@ def test_calls_that_differ_in_options_alone_are_not_one(catalyst: Catalyst) -> N
     assert found is not None
     assert found.spark_part is not None
     made = values_here(catalyst, found.spark_part, [pa.array(["{'a': 1}", '{"a": 2}'])], 2)
-    (stage,) = found.stages
-    assert isinstance(stage, Project)
+    (operator,) = found.operators
+    assert isinstance(operator, Project)
     values = {
         name: made[call.arguments[0].name].to_pylist()
-        for name, call in stage.columns
+        for name, call in operator.columns
         if isinstance(call, Call) and isinstance(call.arguments[0], Field)
     }
     assert values["a"] == values["d"] == [{"value": {"a": 1}}, {"value": {"a": 2}}]
@@ -350,9 +350,9 @@ def test_the_settings_of_the_session_neither_matter_nor_change(catalyst: Catalys
         catalyst, "select cast(name as int) as a, timestamp'2020-01-01 00:00:00' as t from records"
     ).program
     assert found is not None
-    (stage,) = found.stages
-    assert isinstance(stage, Project)
-    (_, cast), (_, moment) = stage.columns
+    (operator,) = found.operators
+    assert isinstance(operator, Project)
+    (_, cast), (_, moment) = operator.columns
     assert isinstance(cast, Call)
     assert dict(cast.options)["evalMode"] == "ANSI"
     assert moment == Literal(datetime(2020, 1, 1, tzinfo=UTC), pa.timestamp("us", tz="UTC"))
@@ -405,15 +405,15 @@ def test_a_jvm_without_a_session_analyses_too() -> None:
 
 def test_a_condition_becomes_a_filter_with_its_name(catalyst: Catalyst) -> None:
     found = analyse_condition(catalyst, "price >= 0 and addr.city is not null", RECORDS, "filter")
-    assert found.stage is not None
-    assert found.stage.name == "filter"
-    assert _shown(found.stage.condition) == (
+    assert found.operator is not None
+    assert found.operator.name == "filter"
+    assert _shown(found.operator.condition) == (
         "And(GreaterThanOrEqual(price, Cast(Cast(0, decimal128(1, 0)), decimal128(10, 2))), "
         "IsNotNull(GetStructField(addr, ordinal=0)))"
     )
     assert found.sources == {("price",), ("addr", "city")}
     outside = analyse_condition(catalyst, "exists(tags, t -> t = 'a')", RECORDS, "filter")
-    assert outside.stage is None
+    assert outside.operator is None
     assert outside.outside is not None
 
 
@@ -440,4 +440,4 @@ def test_steps_are_a_query_that_spark_takes(catalyst: Catalyst) -> None:
     assert found.conditions == {("name",), ("_offset",)}
     assert _columns(found)["origin"] == "origin"
     assert found.program is not None
-    assert [getattr(stage, "name", "") for stage in found.program.stages] == ["", "filter", "", ""]
+    assert [getattr(operator, "name", "") for operator in found.program.operators] == ["", "filter", "", ""]

@@ -235,7 +235,7 @@ def test_a_refused_condition_is_accepted_once_its_remedy_is_done(catalyst: Catal
     with pytest.raises(SpecError) as caught:
         analyse_condition(catalyst, "*", RECORDS, "filter")
     assert caught.value.remedy == "write an expression, such as `amount > 0`"
-    assert analyse_condition(catalyst, "id > 0", RECORDS, "filter").stage
+    assert analyse_condition(catalyst, "id > 0", RECORDS, "filter").operator
 
 
 @pytest.mark.parametrize(

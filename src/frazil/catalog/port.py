@@ -236,7 +236,7 @@ class Catalog(Protocol):
         """
 
     def commit(self, commit: Commit) -> Progress:
-        """Commits one snapshot with the files and the progress, if the newest progress on the main branch is
+        """Commits one snapshot with the files and the progress, if the newest progress on its branch is
         `commit.expected`. Returns the progress as committed, also where the response was lost and the table contains
         our commit id, even below a commit of another run.
 
@@ -266,12 +266,12 @@ class Catalog(Protocol):
         """Sets one of this pipeline's own properties of a loaded table, or removes it where `value` is None."""
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        """Returns the snapshots of the main branch as loaded, the newest first, with the values of the summary keys
+        """Returns the snapshots of the table's branch as loaded, the newest first, with the values of the summary keys
         `names`.
         """
 
     def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
-        """Returns the whole summaries of the snapshots of the main branch as loaded, the newest first."""
+        """Returns the whole summaries of the snapshots of the table's branch as loaded, the newest first."""
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """Commits one snapshot that replaces files; succeeds also where the response was lost and the table contains

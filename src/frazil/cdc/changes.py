@@ -47,7 +47,7 @@ from frazil.cdc.envelope import (
     spread,
 )
 from frazil.decode.columns import Decoded, Fault
-from frazil.decode.conversion import Conversion, Place, require
+from frazil.decode.conversion import Conversion, ValuePlace, require
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
@@ -395,7 +395,7 @@ def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mappin
     for n, field in enumerate(context.target.fields):
         if field.required:
             is_sent = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
-            place = Place((), np.arange(plan.ops.size, dtype=np.int32), is_sent)
+            place = ValuePlace((), np.arange(plan.ops.size, dtype=np.int32), is_sent)
             require(conversion, shaped.columns[n], place, (field.name,))
     shaped.made_optional.update(conversion.made_optional)
     context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)

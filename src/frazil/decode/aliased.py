@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.columns import Decoded
-from frazil.decode.conversion import Conversion, Place, require, require_inside
+from frazil.decode.conversion import Conversion, ValuePlace, require, require_inside
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import arrow_type, as_written, children_of, first_present, replace_children, unsliced
@@ -76,7 +76,7 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
     owner = np.arange(count, dtype=np.int32)
     joining = _Joining(conversion, dict(reading.aliases))
     columns = joining.members(decoded.columns, fields, (), owner)
-    place = Place((), owner, ~decoded.refused)
+    place = ValuePlace((), owner, ~decoded.refused)
     for member, column in zip(fields, columns, strict=True):
         if member.required:
             require(conversion, column, place, (member.name,))

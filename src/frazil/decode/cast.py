@@ -16,7 +16,7 @@ from pyiceberg import types as t
 
 from frazil.column_names import Spellings, drop_long_names, long_name_in
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, repeats_keys, without_empty
-from frazil.decode.conversion import ArrayValues, Conversion, Place, elements_of, inside_of, require
+from frazil.decode.conversion import ArrayValues, Conversion, ValuePlace, elements_of, inside_of, require
 from frazil.decode.decimals import are_numbers
 from frazil.decode.epochs import inside_years
 from frazil.decode.limits import leaf_count, long_name_fault, rejected_fault
@@ -48,7 +48,7 @@ def convert_columns(
         fault = columns.explain(row)
         conversion.mismatches.append(Mismatch(row, columns.paths.get(row, ""), fault.kind, fault.message))
     count = conversion.row_count
-    place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
+    place = ValuePlace((), np.arange(count, dtype=np.int32), columns.fault == 0)
     arrays = convert_struct(conversion, struct, columns.arrays, fields, place)
     if count and not place.there.any():  # Where no record can be read, the records may not be of this schema.
         conversion.requested_fields = {}
@@ -60,7 +60,7 @@ def convert_struct(
     struct: t.StructType,
     arrays: Sequence[pa.Array],
     fields: Sequence[t.NestedField],
-    place: Place,
+    place: ValuePlace,
 ) -> list[pa.Array]:
     """Returns the table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
@@ -101,7 +101,7 @@ def _convert_member(
     struct: t.StructType,
     arrays: Sequence[pa.Array],
     member: t.NestedField,
-    place: Place,
+    place: ValuePlace,
     at: Sequence[int],
 ) -> pa.Array:
     """Returns the values of one column, from the writer's field at the position `at`, if there is one."""
@@ -116,7 +116,7 @@ def _with_other_case(
     conversion: Conversion,
     written: tuple[t.StructType, Sequence[pa.Array], int],
     member: t.NestedField,
-    place: Place,
+    place: ValuePlace,
     column: pa.Array | None,
 ) -> pa.Array:
     """Returns a column, filled where it has no value from the field whose name differs in case alone. A record with
@@ -150,7 +150,7 @@ def convert_value(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[t.IcebergType, t.IcebergType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns one column in the table's type. kinds: the writer's and the table's. top: path and written type of the
@@ -173,7 +173,7 @@ def convert_value(
     return _convert_other(conversion, array, kinds, place, top)
 
 
-def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
+def _near(conversion: Conversion, array: pa.Array, place: ValuePlace) -> pa.Array:
     """Returns the days or timestamps of the years 1 to 9999; others are refused (see Conversion)."""
     near, is_far = inside_years(array)
     if is_far.any():
@@ -186,7 +186,7 @@ def _convert_other(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[t.IcebergType, t.IcebergType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values of another type than the table's."""
@@ -207,7 +207,7 @@ def _convert_branches(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[UnionStruct, t.IcebergType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
@@ -237,7 +237,7 @@ def _with_branch(kind: t.IcebergType, branch: t.IcebergType) -> t.IcebergType:
 
 
 def _convert_into_branch(
-    conversion: Conversion, array: pa.Array, kinds: tuple[t.IcebergType, t.StructType], place: Place, branch: str
+    conversion: Conversion, array: pa.Array, kinds: tuple[t.IcebergType, t.StructType], place: ValuePlace, branch: str
 ) -> pa.Array:
     """Returns values of one type in the column of a union that has it: each becomes the member of that branch."""
     struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
@@ -246,9 +246,9 @@ def _convert_into_branch(
 
 
 def _convert_inner_struct(
-    conversion: Conversion, array: pa.Array, written: t.StructType, wanted: t.StructType, place: Place
+    conversion: Conversion, array: pa.Array, written: t.StructType, wanted: t.StructType, place: ValuePlace
 ) -> pa.Array:
-    inner = Place(place.path, place.owner, np.asarray(array.is_valid()))
+    inner = ValuePlace(place.path, place.owner, np.asarray(array.is_valid()))
     columns = convert_struct(conversion, written, children_of(array), wanted.fields, inner)
     return replace_children(array, [member.name for member in wanted.fields], columns)
 
@@ -257,7 +257,7 @@ def _convert_list(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[t.ListType, t.ListType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
@@ -272,7 +272,7 @@ def _convert_map(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[t.MapType, t.MapType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
@@ -292,7 +292,7 @@ def _convert_map(
 
 
 def _convert_keys(
-    conversion: Conversion, keys: pa.Array, kinds: tuple[t.IcebergType, t.IcebergType], place: Place
+    conversion: Conversion, keys: pa.Array, kinds: tuple[t.IcebergType, t.IcebergType], place: ValuePlace
 ) -> pa.Array:
     """Returns the keys of maps in the type of the column's keys; null where they do not fit."""
     (written, wanted), path = kinds, (*place.path, "key")
@@ -308,8 +308,8 @@ def _convert_keys(
 
 
 def _without_mismatches(
-    conversion: Conversion, array: pa.MapArray, keys: pa.Array, twice: Bools, wanted: t.IcebergType, place: Place
-) -> tuple[pa.MapArray, Place]:
+    conversion: Conversion, array: pa.MapArray, keys: pa.Array, twice: Bools, wanted: t.IcebergType, place: ValuePlace
+) -> tuple[pa.MapArray, ValuePlace]:
     """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
     where they do not fit. twice: which maps would have one key twice.
     """
@@ -336,7 +336,7 @@ def _handle_unknown(
     conversion: Conversion,
     member: t.NestedField,
     array: pa.Array,
-    place: Place,
+    place: ValuePlace,
     spellings: Spellings,
 ) -> None:
     """Handles a field without a column. spellings: the names of the existing columns."""
@@ -350,7 +350,7 @@ def _handle_unknown(
 
 
 def _add_unknown(
-    conversion: Conversion, member: t.NestedField, array: pa.Array, place: Place, spellings: Spellings
+    conversion: Conversion, member: t.NestedField, array: pa.Array, place: ValuePlace, spellings: Spellings
 ) -> None:
     """Requests a column for a field, or refuses the records that have a value in it."""
     path, rejected = (*place.path, member.name), conversion.reading.rejected_at
@@ -377,7 +377,7 @@ def _add_unknown(
             conversion.request(path, kind)
 
 
-def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: t.IcebergType, place: Place) -> None:
+def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: t.IcebergType, place: ValuePlace) -> None:
     """Refuses the records with values in rejected fields, inside a field that the table lacks."""
     rejected = conversion.reading.rejected_at
     if place.path in rejected:
@@ -393,7 +393,7 @@ def _convert(
     conversion: Conversion,
     array: pa.Array,
     kinds: tuple[t.IcebergType, t.IcebergType],
-    place: Place,
+    place: ValuePlace,
     top: tuple[Path, t.IcebergType],
 ) -> pa.Array:
     """Returns values in another type where the conversion is lossless; the others are type mismatches."""
@@ -427,7 +427,10 @@ def _convert(
 
 
 def _refuse_type(
-    conversion: Conversion, kinds: tuple[t.IcebergType, t.IcebergType], place: Place, top: tuple[Path, t.IcebergType]
+    conversion: Conversion,
+    kinds: tuple[t.IcebergType, t.IcebergType],
+    place: ValuePlace,
+    top: tuple[Path, t.IcebergType],
 ) -> str:
     """Adds the change to another type, which is refused; returns its remedy, as the end of a message."""
     written, wanted = (type_word(kind) for kind in kinds)

@@ -263,7 +263,7 @@ def _mismatch(values: FieldValues, n: int, path: str, fault: Fault, text: str = 
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     """The place of values in the record."""
 
     path: Path
@@ -272,19 +272,19 @@ class Place:
     #: Which of the structs around the values are present.
     there: NDArray[np.bool_]
 
-    def inside(self, name: str) -> Place:
+    def inside(self, name: str) -> ValuePlace:
         """Returns the place one level down, in a struct."""
-        return Place((*self.path, name), self.owner, self.there)
+        return ValuePlace((*self.path, name), self.owner, self.there)
 
 
-def elements_of(array: pa.Array, place: Place, name: str) -> Place:
+def elements_of(array: pa.Array, place: ValuePlace, name: str) -> ValuePlace:
     """Returns the place of the elements of lists, or of the values of maps."""
     offsets = np.asarray(array.offsets)
     owner = np.repeat(place.owner, np.diff(offsets))
-    return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
+    return ValuePlace((*place.path, name), owner, np.ones(owner.size, np.bool_))
 
 
-def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) -> None:
+def require(conversion: Conversion, column: pa.Array, place: ValuePlace, path: Path) -> None:
     """Refuses the records without a value for a required column, and requests that it becomes optional."""
     missing = np.asarray(column.is_null()) & place.there & ~conversion.refused[place.owner]
     if not missing.any():
@@ -294,7 +294,7 @@ def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) 
     conversion.refuse(column, missing, place.owner, path, MISSING.kind, MISSING.message)
 
 
-def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: Place) -> None:
+def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: ValuePlace) -> None:
     """Applies `require` to the fields inside a column, of which some may have been left out."""
     if not _requires(kind):
         return
@@ -304,11 +304,13 @@ def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, 
         require_inside(conversion, values, part.field_type, inner)
 
 
-def inside_of(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, NestedField, Place]]:
+def inside_of(
+    column: pa.Array, kind: IcebergType, place: ValuePlace
+) -> Iterator[tuple[pa.Array, NestedField, ValuePlace]]:
     """Yields the values one level down in a column, their field, and their place."""
     column, parts = unsliced(column), parts_of(kind)
     if isinstance(kind, StructType):
-        place = Place(place.path, place.owner, np.asarray(column.is_valid()))
+        place = ValuePlace(place.path, place.owner, np.asarray(column.is_valid()))
         places = [place.inside(part.name) for part in parts]
     else:
         places = [elements_of(column, place, part.name) for part in parts]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyiceberg import types as t
 
 from frazil.decode.columns import TextBytes, as_text, bitmap, offsets_from, read_utf8
-from frazil.decode.conversion import Conversion, Place
+from frazil.decode.conversion import Conversion, ValuePlace
 from frazil.decode.epochs import (
     FIRST_US,
     LAST_US,
@@ -309,7 +309,7 @@ def has_uuid(kind: t.IcebergType) -> bool:
     return any(isinstance(inner, t.UUIDType) for _, inner in types_in(kind))
 
 
-def remedy_of_values(conversion: Conversion, kinds: tuple[t.IcebergType, t.IcebergType], place: Place) -> str:
+def remedy_of_values(conversion: Conversion, kinds: tuple[t.IcebergType, t.IcebergType], place: ValuePlace) -> str:
     """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
     empty where none helps, or a single record may be wrong.
     """
@@ -336,7 +336,7 @@ def format_type(kind: t.IcebergType) -> str:
     return str(kind)
 
 
-def convert_times(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place) -> pa.Array | None:
+def convert_times(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: ValuePlace) -> pa.Array | None:
     """Returns times of a column with a zone, or numbers of one with a unit, in the column's type; None for others."""
     zone, unit = _zone_at(conversion, place), conversion.unit_at(place.path)
     times = _in_zone(conversion, array, wanted, place, zone) if zone is not None else None
@@ -350,12 +350,12 @@ def convert_times(conversion: Conversion, array: pa.Array, wanted: t.IcebergType
     return times
 
 
-def _zone_at(conversion: Conversion, place: Place) -> str | None:
+def _zone_at(conversion: Conversion, place: ValuePlace) -> str | None:
     return conversion.reading.zone_at.get(place.path) if conversion.reading.declared.zones else None
 
 
 def _in_zone(
-    conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place, zone: str
+    conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: ValuePlace, zone: str
 ) -> pa.Array | None:
     """Returns what `convert_zone` does, and refuses the times that it cannot convert."""
     times = convert_zone(array, wanted, zone)
@@ -372,7 +372,9 @@ def _in_zone(
     return times
 
 
-def _from_epoch(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: Place, unit: str) -> pa.Array:
+def _from_epoch(
+    conversion: Conversion, array: pa.Array, wanted: t.IcebergType, place: ValuePlace, unit: str
+) -> pa.Array:
     moments = from_numbers(array, unit)
     _refuse_far_times(conversion, array, moments.is_outside, place, f"{wanted}({unit})")
     zone = _zone_at(conversion, place)
@@ -385,7 +387,7 @@ def _from_epoch(conversion: Conversion, array: pa.Array, wanted: t.IcebergType, 
 
 
 def _refuse_far_times(
-    conversion: Conversion, array: pa.Array, bad: NDArray[np.bool_], place: Place, wanted: str
+    conversion: Conversion, array: pa.Array, bad: NDArray[np.bool_], place: ValuePlace, wanted: str
 ) -> None:
     if bad.any():
         reason = f"{{value}} is out of the range of {wanted}"

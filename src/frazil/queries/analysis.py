@@ -37,9 +37,9 @@ from frazil.queries.program import (
     Expression,
     Field,
     Filter,
+    Operator,
     Program,
     Project,
-    Stage,
     expressions_of,
     fields_of,
 )
@@ -93,7 +93,7 @@ class Condition:
     """What Spark's analysis finds in a condition."""
 
     #: None where `outside` names an expression.
-    stage: Filter | None
+    operator: Filter | None
     #: The fields of the records that it is made of, each as a path.
     sources: frozenset[Path]
     #: The expression that cannot be a part of a program, and why.
@@ -129,25 +129,25 @@ def analyse(
         check_query(steps, plans[-1], catalyst.functions)
         names += ["filter" for node in chain_of(plans[-1]) if class_of(node) == "Filter"]
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(catalyst, analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
-    columns = stages.select(analysed, star_of(parsed))
-    fields = tuple(Field(name, expression.type) for name, expression in stages.result)
-    outside = stages.expressions.outside
-    spark_part = stages.in_spark.part(records)
+    operators = _read(catalyst, analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
+    columns = operators.select(analysed, star_of(parsed))
+    fields = tuple(Field(name, expression.type) for name, expression in operators.result)
+    outside = operators.expressions.outside
+    spark_part = operators.in_spark.part(records)
     values = spark_part.values if spark_part is not None else ()
     carried = tuple((value.name, value) for value in values)
     carrying = [
-        Project((*stage.columns, *carried))
-        if isinstance(stage, Project) and stage is not stages.in_order[-1]
-        else stage
-        for stage in stages.in_order
+        Project((*operator.columns, *carried))
+        if isinstance(operator, Project) and operator is not operators.in_order[-1]
+        else operator
+        for operator in operators.in_order
     ]
     program = None if outside else Program(_pruned(carrying), fields, spark_part)
-    return Query(columns, frozenset(stages.conditions), program, outside, aliases=aliases_used(parsed))
+    return Query(columns, frozenset(operators.conditions), program, outside, aliases=aliases_used(parsed))
 
 
 def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:
-    """Returns the stage that keeps the records for which a condition is true. name: what dropped records are counted as.
+    """Returns the operator that keeps the records for which a condition is true. name: what dropped records are counted as.
 
     Raises: SpecError for what is not a condition, and as `analyse` does.
     """
@@ -161,11 +161,11 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
         # Records bring no field of this name: there is nothing to wait for.
         remedy = f"select it: `select *, {error.name} from {RECORDS}`"
         raise SpecError(error.message, remedy=remedy, where=error.where) from None
-    stages = _read(catalyst, analysed, records, itertools.repeat(name))
-    (stage,) = stages.in_order
-    outside = stages.expressions.outside or stages.in_spark.first
+    operators = _read(catalyst, analysed, records, itertools.repeat(name))
+    (operator,) = operators.in_order
+    outside = operators.expressions.outside or operators.in_spark.first
     return Condition(
-        stage if isinstance(stage, Filter) and not outside else None, frozenset(stages.conditions), outside
+        operator if isinstance(operator, Filter) and not outside else None, frozenset(operators.conditions), outside
     )
 
 
@@ -176,30 +176,30 @@ def handing_on(query: Query, column: Column) -> Query:
     ((name,),) = column.sources
     handed, kind = Field(name, arrow_type(column.type)), arrow_type(column.type)
     assert query.program is not None
-    stages, last = (
-        list(query.program.stages),
-        max(n for n, stage in enumerate(query.program.stages) if isinstance(stage, Project)),
+    operators, last = (
+        list(query.program.operators),
+        max(n for n, operator in enumerate(query.program.operators) if isinstance(operator, Project)),
     )
-    for n, stage in enumerate(stages):
-        if isinstance(stage, Project):
+    for n, operator in enumerate(operators):
+        if isinstance(operator, Project):
             handed_name = column.name if n == last else _HANDED_ON
-            stages[n], handed = Project((*stage.columns, (handed_name, handed))), Field(handed_name, kind)
-    program = replace(query.program, stages=tuple(stages), output=(*query.program.output, handed))
+            operators[n], handed = Project((*operator.columns, (handed_name, handed))), Field(handed_name, kind)
+    program = replace(query.program, operators=tuple(operators), output=(*query.program.output, handed))
     return replace(query, columns=(*query.columns, column), program=program)
 
 
 def _read(
     catalyst: Catalyst, analysed: Any, records: Schema, names: Iterator[str], metadata: Container[str] = METADATA
-) -> _Stages:
+) -> _Operators:
     source, *above = reversed(list(chain_of(analysed)))
-    stages = _Stages(source, records, names, metadata, catalyst)
+    operators = _Operators(source, records, names, metadata, catalyst)
     for node in above:
-        stages.add(node)
-    return stages
+        operators.add(node)
+    return operators
 
 
-class _Stages:
-    """The stages of a query, read from the source to the result."""
+class _Operators:
+    """The operators of a query, read from the source to the result."""
 
     def __init__(
         self, source: Any, records: Schema, names: Iterator[str], metadata: Container[str], catalyst: Catalyst
@@ -210,7 +210,7 @@ class _Stages:
         ids = ids_of(source.output())
         self.in_spark = InSpark(catalyst, dict(zip(ids, (column.name for column in records.fields), strict=True)))
         self.expressions = Expressions(self.in_spark, catalyst.functions)
-        self.in_order: list[Stage] = []
+        self.in_order: list[Operator] = []
         #: The fields of the records that decide which rows there are.
         self.conditions: set[Path] = set()
         self._names = names
@@ -231,7 +231,7 @@ class _Stages:
         return last.columns if isinstance(last, Project) else ()
 
     def add(self, node: Any) -> None:
-        """Adds the stage of an analysed node.
+        """Adds the operator of an analysed node.
 
         Raises: SpecError for a node that has none.
         """
@@ -354,27 +354,27 @@ def _no_type(name: str, spark: str) -> SpecError:
     return SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
 
 
-def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Returns the stages without the columns of inner projections that no later stage uses, as Spark's optimizer leaves
-    them out: what is not used is not read from Kafka, and cannot fail.
+def _pruned(operators: Sequence[Operator]) -> tuple[Operator, ...]:
+    """Returns the operators without the columns of inner projections that no later operator uses, as Spark's optimizer
+    leaves them out: what is not used is not read from Kafka, and cannot fail.
     """
-    kept_stages = [stages[-1]]
-    used = _names_in(stages[-1])
-    for stage in reversed(stages[:-1]):
-        if isinstance(stage, Project):
-            kept = tuple(column for column in stage.columns if column[0] in used)
+    kept_operators = [operators[-1]]
+    used = _names_in(operators[-1])
+    for operator in reversed(operators[:-1]):
+        if isinstance(operator, Project):
+            kept = tuple(column for column in operator.columns if column[0] in used)
             # One column at least, which has the number of rows.
-            kept_stages.append(Project(kept or stage.columns[:1]))
+            kept_operators.append(Project(kept or operator.columns[:1]))
             used = set()
         else:
-            kept_stages.append(stage)
-        used |= _names_in(kept_stages[-1])
-    return tuple(reversed(kept_stages))
+            kept_operators.append(operator)
+        used |= _names_in(kept_operators[-1])
+    return tuple(reversed(kept_operators))
 
 
-def _names_in(stage: Stage) -> set[str]:
-    """Returns the columns that a stage uses."""
-    return set().union(*map(fields_of, expressions_of(stage)))
+def _names_in(operator: Operator) -> set[str]:
+    """Returns the columns that an operator uses."""
+    return set().union(*map(fields_of, expressions_of(operator)))
 
 
 _SHORTER = "give it a shorter name: `as NAME`"

@@ -1,7 +1,7 @@
 """Evaluates a query's program on the columns of a batch, with Spark's results: values, nulls, and failures by row.
 
 An expression is evaluated once for all rows, its failures with it; what a row does not reach (the other branch of a CASE)
-cannot make it fail. Equal expressions of a stage are evaluated once.
+cannot make it fail. Equal expressions of an operator are evaluated once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Failure:
 
     #: The record's place in the batch.
     row: int
-    #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
+    #: The column of the result, or of the operator, whose value cannot be had; the name of a filter.
     column: str
     #: Spark's error class, such as CAST_INVALID_INPUT, LOOKUP_MISS, LOOKUP_WAITING, or what a Python function has raised.
     error_class: str
@@ -121,17 +121,17 @@ def evaluate(
     Raises: InvariantError for a program that `reason` refuses.
     """
     run = _Run(dict(columns), np.arange(rows, dtype=np.int64), np.zeros(rows, np.bool_), on_error)
-    for stage in program.stages:
-        if isinstance(stage, Filter):
-            run.filter(stage)
-        elif isinstance(stage, Project):
-            run.project(stage)
-        elif isinstance(stage, Lookup):
-            run.look_up(stage, references[stage.name])
-        elif isinstance(stage, Windows):
-            run.put_into_windows(stage)
+    for operator in program.operators:
+        if isinstance(operator, Filter):
+            run.filter(operator)
+        elif isinstance(operator, Project):
+            run.project(operator)
+        elif isinstance(operator, Lookup):
+            run.look_up(operator, references[operator.name])
+        elif isinstance(operator, Windows):
+            run.put_into_windows(operator)
         else:
-            run.explode(stage)
+            run.explode(operator)
     values = [as_written(run.columns[field.name], field.type) for field in program.output]
     failures = sorted(run.failures, key=lambda failure: failure.row)
     return Processed(values, run.parents, run.failed, failures, run.dropped)
@@ -139,7 +139,7 @@ def evaluate(
 
 @dataclass
 class _Run:
-    """The state between two stages."""
+    """The state between two operators."""
 
     columns: dict[str, pa.Array]
     #: The record of each row.
@@ -149,71 +149,71 @@ class _Run:
     failures: list[Failure] = field(default_factory=list)
     dropped: dict[str, Bools] = field(default_factory=dict)
 
-    def filter(self, stage: Filter) -> None:
+    def filter(self, operator: Filter) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        condition = batch.column(stage.condition)
+        condition = batch.column(operator.condition)
         flags = as_array(condition.values, self.parents.size)
         kept = np.asarray(flags.fill_null(False) if flags.null_count else flags)
-        bad = self._refuse(batch, [(stage.name, condition)])
-        self._keep(kept, bad, stage.name)
+        bad = self._refuse(batch, [(operator.name, condition)])
+        self._keep(kept, bad, operator.name)
 
-    def project(self, stage: Project) -> None:
+    def project(self, operator: Project) -> None:
         rows = self.parents.size
         batch = _Batch(self.columns, rows)
-        columns = [(name, batch.column(expression)) for name, expression in stage.columns]
+        columns = [(name, batch.column(expression)) for name, expression in operator.columns]
         bad = self._refuse(batch, columns)
         self.columns = {name: as_array(column.values, rows) for name, column in columns}
         self._keep(np.ones(rows, np.bool_), bad, "")
 
-    def explode(self, stage: Explode) -> None:
+    def explode(self, operator: Explode) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        array = batch.column(stage.array)
-        bad = self._refuse(batch, [(stage.name, array)])
+        array = batch.column(operator.array)
+        bad = self._refuse(batch, [(operator.name, array)])
         lists = as_array(array.values, self.parents.size)
         lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
-        counts = np.minimum(lengths, 1) if stage.is_of_first else lengths
-        counts = np.maximum(counts, 1) if stage.is_outer else counts
+        counts = np.minimum(lengths, 1) if operator.is_of_first else lengths
+        counts = np.maximum(counts, 1) if operator.is_outer else counts
         owner = np.repeat(np.arange(lengths.size), counts)
         position = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = np.asarray(lists.offsets)[:-1].astype(np.int64) if lengths.size else lengths
         is_padding = lengths[owner] == 0
         places = pa.array(np.where(is_padding, 0, starts[owner] + position), mask=is_padding)
-        exploded = {stage.name: lists.values.take(places)}
-        if stage.position:
-            exploded[stage.position] = pa.array(position.astype(np.int32), mask=is_padding)
+        exploded = {operator.name: lists.values.take(places)}
+        if operator.position:
+            exploded[operator.position] = pa.array(position.astype(np.int32), mask=is_padding)
         self._count(EXPLODED, self.parents[counts == 0], self.parents[owner], bad)
         self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | exploded
         self.parents = self.parents[owner]
         self._keep(np.ones(owner.size, np.bool_), bad, "")
 
-    def look_up(self, stage: Lookup, reference: Reference) -> None:
+    def look_up(self, operator: Lookup, reference: Reference) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        keys = [(stage.name, batch.column(key)) for key in stage.keys]
+        keys = [(operator.name, batch.column(key)) for key in operator.keys]
         is_refused = self._refuse(batch, keys)
         values_of_keys = [as_array(column.values, self.parents.size) for _, column in keys]
         rows, values = reference.find(values_of_keys)
-        self.columns = {**self.columns, stage.name: as_written(values, stage.type)}
+        self.columns = {**self.columns, operator.name: as_written(values, operator.type)}
         is_miss = rows < 0
-        if stage.is_patient:  # No row will ever have a key that is null.
+        if operator.is_patient:  # No row will ever have a key that is null.
             may_come = is_miss & np.logical_and.reduce([np.asarray(column.is_valid()) for column in values_of_keys])
-            is_refused |= self._refuse_misses(stage, batch, may_come, LOOKUP_WAITING)
+            is_refused |= self._refuse_misses(operator, batch, may_come, LOOKUP_WAITING)
             is_miss &= ~may_come
-        if stage.on_miss == "dead_letter":
-            is_refused |= self._refuse_misses(stage, batch, is_miss, LOOKUP_MISS)
-        is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
-        self._keep(is_kept, is_refused, stage.dropped_as)
+        if operator.on_miss == "dead_letter":
+            is_refused |= self._refuse_misses(operator, batch, is_miss, LOOKUP_MISS)
+        is_kept = ~is_miss if operator.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
+        self._keep(is_kept, is_refused, operator.dropped_as)
 
-    def _refuse_misses(self, stage: Lookup, batch: _Batch, is_miss: Bools, error_class: str) -> bool:
+    def _refuse_misses(self, operator: Lookup, batch: _Batch, is_miss: Bools, error_class: str) -> bool:
         """Refuses the records of rows that the reference table has no row for; returns whether there are any."""
         for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
-            key = tuple(batch.text_of(key_expression, row) for key_expression in stage.keys)
-            self.failures.append(Failure(int(self.parents[row]), stage.name, error_class, stage.sql, key))
+            key = tuple(batch.text_of(key_expression, row) for key_expression in operator.keys)
+            self.failures.append(Failure(int(self.parents[row]), operator.name, error_class, operator.sql, key))
         self.failed[self.parents[is_miss]] = True
         return bool(is_miss.any())
 
-    def put_into_windows(self, stage: Windows) -> None:
-        times = self.columns[stage.time.name]
-        owner, bounds = windows_of(stage, times)
+    def put_into_windows(self, operator: Windows) -> None:
+        times = self.columns[operator.time.name]
+        owner, bounds = windows_of(operator, times)
         has_none = np.bincount(owner, minlength=self.parents.size) == 0
         if self.on_error == "null":  # Keys of rows that are deleted: null in the bounds.
             owner = np.sort(np.r_[owner, np.flatnonzero(has_none)])
@@ -221,7 +221,9 @@ class _Run:
             has_none[:] = False
         for row in np.flatnonzero(has_none & ~self.failed[self.parents]).tolist():
             value = (shortened(json_text(times[row])),) if times[row].is_valid else ()
-            self.failures.append(Failure(int(self.parents[row]), stage.start or stage.end, NO_TIME, stage.sql, value))
+            self.failures.append(
+                Failure(int(self.parents[row]), operator.start or operator.end, NO_TIME, operator.sql, value)
+            )
         self.failed[self.parents[has_none]] = True
         self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | bounds
         self.parents = self.parents[owner]
@@ -273,7 +275,7 @@ class _Run:
 
 
 class _Batch:
-    """The expressions of one stage on its rows, each evaluated once."""
+    """The expressions of one operator on its rows, each evaluated once."""
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
         self._columns = columns

@@ -88,7 +88,7 @@ class Expressions:
     _known_calls: dict[Call, Call] = field(default_factory=dict)
 
     def whole(self, node: Any) -> Value:
-        """Returns an analysed expression of a stage, in which Spark evaluates what is not proven: the outermost such
+        """Returns an analysed expression of an operator, in which Spark evaluates what is not proven: the outermost such
         expressions, each with everything in it.
 
         Raises: as `read`; SpecError for an expression that Spark cannot evaluate for each record.

@@ -1,4 +1,4 @@
-"""A query as tasks evaluate it: stages of expressions whose names, types and implicit casts Spark has decided.
+"""A query as tasks evaluate it: operators of expressions whose names, types and implicit casts Spark has decided.
 
 Values are of Arrow types (`schema/arrow.py`): text is `string`, a moment `timestamp[us, UTC]`, a time without a zone
 `timestamp[us]`, a decimal `decimal128`. Everything here is immutable and can be sent to tasks.
@@ -21,7 +21,7 @@ Names = frozenset[str]
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the stage's input: a field of the records, a piece of their metadata, or what an earlier stage made."""
+    """A column of an operator's input: a field of the records, of their metadata, or made by an earlier operator."""
 
     name: str
     type: pa.DataType
@@ -154,38 +154,38 @@ class Windows:
     sql: str
 
 
-Stage = Filter | Project | Explode | Lookup | Windows
+Operator = Filter | Project | Explode | Lookup | Windows
 
 
-def one_row_of(stage: Stage) -> Stage:
-    """Returns a stage that makes one row of each."""
-    if isinstance(stage, Lookup):
-        return replace(stage, on_miss="null", is_patient=False)
-    if isinstance(stage, Explode):
-        return replace(stage, is_outer=True, is_of_first=True)
-    return replace(stage, size_us=stage.slide_us) if isinstance(stage, Windows) else stage
+def one_row_of(operator: Operator) -> Operator:
+    """Returns an operator that makes one row of each."""
+    if isinstance(operator, Lookup):
+        return replace(operator, on_miss="null", is_patient=False)
+    if isinstance(operator, Explode):
+        return replace(operator, is_outer=True, is_of_first=True)
+    return replace(operator, size_us=operator.slide_us) if isinstance(operator, Windows) else operator
 
 
-def expressions_of(stage: Stage) -> tuple[Expression, ...]:
-    """Returns the expressions that a stage evaluates."""
-    match stage:
+def expressions_of(operator: Operator) -> tuple[Expression, ...]:
+    """Returns the expressions that an operator evaluates."""
+    match operator:
         case Filter():
-            return (stage.condition,)
+            return (operator.condition,)
         case Project():
-            return tuple(expression for _, expression in stage.columns)
+            return tuple(expression for _, expression in operator.columns)
         case Explode():
-            return (stage.array,)
+            return (operator.array,)
         case Lookup():
-            return stage.keys
+            return operator.keys
         case Windows():
-            return (stage.time,)
+            return (operator.time,)
 
 
 @dataclass(frozen=True)
 class Program:
-    """The stages of a query, in the order in which they are applied. The last that is a Project has the result's names."""
+    """The operators of a query, in the order in which they are applied. The last Project has the result's names."""
 
-    stages: tuple[Stage, ...]
+    operators: tuple[Operator, ...]
     #: The result's columns, with types.
     output: tuple[Field, ...]
     #: What Spark evaluates before; None where tasks evaluate every expression.
@@ -195,13 +195,13 @@ class Program:
 
     def without_waits(self) -> Program:
         """Returns the program whose lookups have null where they would wait for a row."""
-        stages = (
-            replace(stage, on_miss="null", is_patient=False)
-            if isinstance(stage, Lookup) and stage.is_patient
-            else stage
-            for stage in self.stages
+        operators = (
+            replace(operator, on_miss="null", is_patient=False)
+            if isinstance(operator, Lookup) and operator.is_patient
+            else operator
+            for operator in self.operators
         )
-        return replace(self, stages=tuple(stages))
+        return replace(self, operators=tuple(operators))
 
 
 @dataclass(frozen=True)
@@ -242,22 +242,22 @@ def origins_of(program: Program) -> Origins:
     """Returns what the program uses of its input."""
     origins: dict[str, Names] = {}
     deciding: Names = frozenset()
-    lookups = frozenset(stage.name for stage in program.stages if isinstance(stage, Lookup))
-    for stage in program.stages:
-        if isinstance(stage, Filter):
-            deciding |= _of(stage.condition, origins)
-        elif isinstance(stage, Project):
-            origins = {name: _of(expression, origins) for name, expression in stage.columns}
-        elif isinstance(stage, Explode):
-            names = _of(stage.array, origins)
-            origins |= dict.fromkeys(filter(None, (stage.name, stage.position)), names)
+    lookups = frozenset(operator.name for operator in program.operators if isinstance(operator, Lookup))
+    for operator in program.operators:
+        if isinstance(operator, Filter):
+            deciding |= _of(operator.condition, origins)
+        elif isinstance(operator, Project):
+            origins = {name: _of(expression, origins) for name, expression in operator.columns}
+        elif isinstance(operator, Explode):
+            names = _of(operator.array, origins)
+            origins |= dict.fromkeys(filter(None, (operator.name, operator.position)), names)
             deciding |= names
-        elif isinstance(stage, Windows):
-            origins |= dict.fromkeys(filter(None, (stage.start, stage.end)), _of(stage.time, origins))
-        elif isinstance(stage, Lookup):
-            names = frozenset().union(*(_of(key, origins) for key in stage.keys))
-            origins[stage.name] = names | {stage.name}
-            deciding |= names if stage.is_deciding else frozenset()
+        elif isinstance(operator, Windows):
+            origins |= dict.fromkeys(filter(None, (operator.start, operator.end)), _of(operator.time, origins))
+        elif isinstance(operator, Lookup):
+            names = frozenset().union(*(_of(key, origins) for key in operator.keys))
+            origins[operator.name] = names | {operator.name}
+            deciding |= names if operator.is_deciding else frozenset()
     columns = {field.name: origins.get(field.name, frozenset((field.name,))) for field in program.output}
     return Origins(
         {name: names - lookups for name, names in columns.items()},
@@ -269,22 +269,22 @@ def origins_of(program: Program) -> Origins:
 def exploded_columns(program: Program) -> Names:
     """Returns the columns of the result that are made of the elements of a list, of which each has a row."""
     exploded: Names = frozenset()
-    for stage in program.stages:
-        if isinstance(stage, Project):
-            exploded = frozenset(name for name, expression in stage.columns if fields_of(expression) & exploded)
-        elif isinstance(stage, Explode):
-            exploded |= frozenset(filter(None, (stage.name, stage.position)))
+    for operator in program.operators:
+        if isinstance(operator, Project):
+            exploded = frozenset(name for name, expression in operator.columns if fields_of(expression) & exploded)
+        elif isinstance(operator, Explode):
+            exploded |= frozenset(filter(None, (operator.name, operator.position)))
     return exploded
 
 
 def spark_columns(program: Program) -> Names:
     """Returns the columns of the result that have values which Spark has made."""
     spark_names: Names = frozenset()
-    for stage in program.stages:
-        if isinstance(stage, Project):
-            spark_names = frozenset(name for name, expression in stage.columns if _is_made(expression, spark_names))
-        elif isinstance(stage, Explode) and _is_made(stage.array, spark_names):
-            spark_names |= {stage.name}
+    for operator in program.operators:
+        if isinstance(operator, Project):
+            spark_names = frozenset(name for name, expression in operator.columns if _is_made(expression, spark_names))
+        elif isinstance(operator, Explode) and _is_made(operator.array, spark_names):
+            spark_names |= {operator.name}
     return spark_names
 
 

@@ -18,25 +18,25 @@ NO_TIME = "NO_EVENT_TIME"
 _FARTHEST_US = 2**61
 
 
-def windows_of(stage: Windows, times: pa.Array) -> tuple[Ints, dict[str, pa.Array]]:
+def windows_of(operator: Windows, times: pa.Array) -> tuple[Ints, dict[str, pa.Array]]:
     """Returns the row of each window, ascending, int64 `(n_windows,)`, and the columns of the windows' bounds. A time that
     is null, or so far away that a bound has no number, is in none.
     """
     micros = np.asarray(times.cast(pa.int64()).fill_null(_FARTHEST_US + 1))
     rows = np.flatnonzero(np.abs(micros) <= _FARTHEST_US)
     taken = micros[rows]
-    if not stage.slide_us:
-        return rows, _bounds_of(stage, taken, times.type)
-    last = taken - np.mod(taken - stage.offset_us, stage.slide_us)
-    most = -(-stage.size_us // stage.slide_us)
-    starts = last[:, None] - np.arange(most)[::-1] * stage.slide_us
-    is_in = starts + stage.size_us > taken[:, None]
+    if not operator.slide_us:
+        return rows, _bounds_of(operator, taken, times.type)
+    last = taken - np.mod(taken - operator.offset_us, operator.slide_us)
+    most = -(-operator.size_us // operator.slide_us)
+    starts = last[:, None] - np.arange(most)[::-1] * operator.slide_us
+    is_in = starts + operator.size_us > taken[:, None]
     chosen = starts[is_in]
-    return np.repeat(rows, is_in.sum(axis=1)), _bounds_of(stage, chosen, times.type)
+    return np.repeat(rows, is_in.sum(axis=1)), _bounds_of(operator, chosen, times.type)
 
 
-def _bounds_of(stage: Windows, starts: Ints, kind: pa.DataType) -> dict[str, pa.Array]:
-    columns = {stage.start: starts, stage.end: starts + stage.size_us}
+def _bounds_of(operator: Windows, starts: Ints, kind: pa.DataType) -> dict[str, pa.Array]:
+    columns = {operator.start: starts, operator.end: starts + operator.size_us}
     return {name: pa.array(values).cast(kind) for name, values in columns.items() if name}
 
 

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from frazil.decode.columns import Mismatch, first_mismatches
 from frazil.decode.settings import NO_EVOLUTION
 from frazil.queries.evaluate import evaluate
-from frazil.queries.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
+from frazil.queries.program import BY_SPARK, Filter, Operator, Program, Project, calls_in, fields_of
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.rows.query import input_columns, run_query
@@ -29,7 +29,7 @@ class _Condition:
 
     #: What dropped rows are counted as.
     name: str
-    #: The stages that decide it, without output.
+    #: The operators that decide it, without output.
     program: Program
     #: The columns of the records that these use.
     fields: frozenset[str]
@@ -41,20 +41,20 @@ def _first_condition(program: Program | None) -> _Condition | None:
     """
     if program is None:
         return None
-    place = next((n for n, stage in enumerate(program.stages) if not isinstance(stage, Project)), None)
-    last = program.stages[place] if place is not None else None
+    place = next((n for n, operator in enumerate(program.operators) if not isinstance(operator, Project)), None)
+    last = program.operators[place] if place is not None else None
     if not isinstance(last, Filter):
         return None
-    names, kept, stages = fields_of(last.condition), [last.condition], list[Stage]([last])
-    for stage in reversed(program.stages[:place]):
-        assert isinstance(stage, Project)
-        columns = tuple(column for column in stage.columns if column[0] in names)
+    names, kept, operators = fields_of(last.condition), [last.condition], list[Operator]([last])
+    for operator in reversed(program.operators[:place]):
+        assert isinstance(operator, Project)
+        columns = tuple(column for column in operator.columns if column[0] in names)
         expressions = [expression for _, expression in columns]
         names, kept = set().union(*map(fields_of, expressions)), [*kept, *expressions]
-        stages.insert(0, Project(columns))
+        operators.insert(0, Project(columns))
     if any(call.function == BY_SPARK for expression in kept for call in calls_in(expression)):
         return None
-    return _Condition(last.name, Program(tuple(stages), ()), frozenset(names))
+    return _Condition(last.name, Program(tuple(operators), ()), frozenset(names))
 
 
 def drop_unread(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:

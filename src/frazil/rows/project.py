@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.columns import Decoded, first_mismatches, member_at, regroup
-from frazil.decode.conversion import Conversion, Place, require, require_inside
+from frazil.decode.conversion import Conversion, ValuePlace, require, require_inside
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
@@ -86,7 +86,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
     rows, layout = len(decoded.refused), target.layout
     conversion = Conversion(target.reading, "", rows, limit)
     conversion.refused |= decoded.refused
-    place = Place((), np.arange(rows, dtype=np.int32), np.ones(rows, np.bool_))
+    place = ValuePlace((), np.arange(rows, dtype=np.int32), np.ones(rows, np.bool_))
     columns = []
     key = _keys(target, shaping.key, records, limit)
     conversion.refused |= key.refused

@@ -1,4 +1,4 @@
-"""A table's query as a stage: the changes of its `source`, the table that the records alone would make, become its own.
+"""A table's query as a step of a task: the changes of its `source`, which the records alone would make, become its own.
 
 Changes of an upsert table need keys and order also where the query makes no row of them, and rows that it drops are deletes.
 """
@@ -19,7 +19,7 @@ from pyiceberg.types import NestedField, StructType
 from frazil.cdc.envelope import unsent_names
 from frazil.decode.cast import convert_struct
 from frazil.decode.columns import Mismatch
-from frazil.decode.conversion import Conversion, Place
+from frazil.decode.conversion import Conversion, ValuePlace
 from frazil.decode.settings import NO_EVOLUTION, OWN_TYPES, Reading
 from frazil.error_classes import ErrorClass
 from frazil.queries.evaluate import OnError, Processed, evaluate
@@ -194,7 +194,7 @@ def _table_columns(
     result_columns: one array per column of the program's result, with `count` values.
     """
     conversion = Conversion(_BY_NAME, "", count, limit)
-    place = Place((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
+    place = ValuePlace((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
     written = _result_type(program, target.schema_json)
     return convert_struct(conversion, written, result_columns, target.fields, place), conversion
 
@@ -277,8 +277,8 @@ def _key_columns(target: TableTarget, program: Program, columns: Records, count:
     """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
     assert target.query is not None
     # Without the conditions: a row that they would drop has a key all the same.
-    stages = tuple(one_row_of(stage) for stage in program.stages if not isinstance(stage, Filter))
-    keys_alone = Program(stages, program.output)
+    operators = tuple(one_row_of(operator) for operator in program.operators if not isinstance(operator, Filter))
+    keys_alone = Program(operators, program.output)
     result = evaluate(keys_alone, columns, count, "null", references=references_of(target.query.lookups))
     return _table_columns(target, program, result.columns, count, 0)[0]
 

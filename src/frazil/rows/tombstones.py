@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.conversion import Conversion, Place, require
+from frazil.decode.conversion import Conversion, ValuePlace, require
 from frazil.error_classes import ErrorClass
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
@@ -87,7 +87,7 @@ def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: in
     size = tombstones.size
     conversion = Conversion(target.reading, "", size, limit)
     conversion.refused |= decoded.refused
-    place = Place((), np.arange(size, dtype=np.int32), tombstones)
+    place = ValuePlace((), np.arange(size, dtype=np.int32), tombstones)
     for field, column in zip(target.fields, decoded.columns, strict=True):
         if field.required:
             require(conversion, column, place, (field.name,))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from frazil.queries.evaluate import EXPLODED, Processed, evaluate
 from frazil.queries.kernels.table import reason
-from frazil.queries.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project, Stage
+from frazil.queries.program import Call, Explode, Expression, Field, Filter, Literal, Operator, Program, Project
 
 INT, TEXT, BOOL = pa.int32(), pa.string(), pa.bool_()
 N, KIND, TAGS = Field("n", TEXT), Field("kind", TEXT), Field("tags", pa.list_(TEXT))
@@ -17,9 +17,9 @@ AS_INT = Call("Cast", (N,), INT, (("evalMode", "ANSI"),), "CAST(n AS INT)")
 IS_ORDER = Call("EqualTo", (KIND, Literal("order", TEXT)), BOOL, (), "(kind = order)")
 
 
-def program(*stages: Stage, **output: pa.DataType) -> Program:
+def program(*operators: Operator, **output: pa.DataType) -> Program:
     """A program with these columns in its result."""
-    return Program(stages, tuple(Field(name, kind) for name, kind in output.items()))
+    return Program(operators, tuple(Field(name, kind) for name, kind in output.items()))
 
 
 def select(**columns: Expression) -> Program:

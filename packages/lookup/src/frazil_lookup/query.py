@@ -1,4 +1,4 @@
-"""`lookup` as stages of a table's program: what they compare, and the columns that they add to the records. Pure."""
+"""`lookup` as operators of a table's program: what they compare, and the columns that they add to the records. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from frazil.spec.syntax.problems import advice
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 
-def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> Lookup:
-    """Returns the stage of a lookup. records: the columns before it.
+def lookup_operator(lookup: LookupSpec, reference: Reference, records: Schema) -> Lookup:
+    """Returns the operator of a lookup. records: the columns before it.
 
     Raises: UnknownColumn for a field that the records lack; SpecError where types differ, or the name is a field's.
     """
@@ -105,11 +105,11 @@ def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
     Raises: SpecError where that condition names a lookup.
     """
     assert query.program is not None
-    stages = query.program.stages
-    first = stages[:1] if has_where else ()
+    operators = query.program.operators
+    first = operators[:1] if has_where else ()
     found_by = {lookup.name: frozenset(map(_path_of, lookup.keys)) for lookup in lookups}
-    for stage in first:
-        if isinstance(stage, Filter) and not found_by.keys().isdisjoint(fields_of(stage.condition)):
+    for operator in first:
+        if isinstance(operator, Filter) and not found_by.keys().isdisjoint(fields_of(operator.condition)):
             raise SpecError(
                 "`where` cannot use a lookup: lookups run after `where`",
                 remedy="write the condition as `filter`, or in `select`",
@@ -120,7 +120,7 @@ def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
         query,
         columns=tuple(columns),
         conditions=_sources(query.conditions.union(*deciding), found_by),
-        program=replace(query.program, stages=(*first, *lookups, *stages[len(first) :])),
+        program=replace(query.program, operators=(*first, *lookups, *operators[len(first) :])),
     )
 
 

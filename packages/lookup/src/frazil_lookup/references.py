@@ -38,7 +38,7 @@ from frazil.types import FIRST_PLACEHOLDER_ID, as_json
 from frazil.upsert.lookup.delete_files import live_rows
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.plain_target import plain_target
-from frazil_lookup.query import joined, lookup_stage, with_lookups
+from frazil_lookup.query import joined, lookup_operator, with_lookups
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 256 * 1024 * 1024
@@ -96,10 +96,10 @@ class References:
             self._reached.clear()  # Keys may have been replaced.
             raise
 
-    def stages(self, table: Table, records: Schema) -> list[Lookup]:
+    def operators(self, table: Table, records: Schema) -> list[Lookup]:
         """See Lookups."""
         return [
-            lookup_stage(lookup, table.schema.references[lookup.name], records) for lookup in table.spec.query.lookup
+            lookup_operator(lookup, table.schema.references[lookup.name], records) for lookup in table.spec.query.lookup
         ]
 
     def columns_behind(self, records: Schema, lookups: Sequence[Lookup]) -> Schema:

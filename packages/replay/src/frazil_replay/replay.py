@@ -48,11 +48,11 @@ def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
     Raises: SpecError for what is not a condition over these columns, or only Spark can compute.
     """
     analysed = analyse_condition(Catalyst(jvm), condition, columns, _WHERE)
-    if analysed.stage is None:
+    if analysed.operator is None:
         assert analysed.outside is not None
         what = f"`{analysed.outside.expression}` cannot be computed: {analysed.outside.reason}"
         raise SpecError(what, remedy=_REMEDY, where=_WHERE)
-    program = Program((analysed.stage,), ())
+    program = Program((analysed.operator,), ())
     if unproven := reason(program):
         raise SpecError(f"{unproven} cannot be computed", remedy=_REMEDY, where=_WHERE)
 

@@ -85,19 +85,19 @@ def _with_windows(grouping: Grouping, query: Query, program: Program) -> Query:
     known = {column.name: column for column in query.columns}
     time = known.get(EVENT_TIME)
     fields = {field.name: field for field in program.output}
-    stages, number = list(program.stages), Literal(1, pa.int64())
+    operators, number = list(program.operators), Literal(1, pa.int64())
     counts = [column.name for column in grouping.columns if column.function == "count"]
-    last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))
-    stage = stages[last]
-    assert isinstance(stage, Project)
-    stages[last] = Project((*stage.columns, *((name, number) for name in counts)))
+    last = max(n for n, operator in enumerate(operators) if isinstance(operator, Project))
+    operator = operators[last]
+    assert isinstance(operator, Project)
+    operators[last] = Project((*operator.columns, *((name, number) for name in counts)))
     known |= {name: Column(name, t.LongType(), False, frozenset()) for name in counts}
     fields |= {name: Field(name, number.type) for name in counts}
     names = {column.function: column.name for column in grouping.columns}
     start, end = names.get(WINDOW_START, ""), names.get(WINDOW_END, "")
     if grouping.window is not None and time is not None:
         window, kind = grouping.window, arrow_type(time.type)
-        stages.append(
+        operators.append(
             Windows(Field(EVENT_TIME, kind), window.size_us, window.slide_us, window.offset_us, start, end, window.text)
         )
         known |= {name: replace(time, name=name) for name in (start, end) if name}
@@ -105,4 +105,4 @@ def _with_windows(grouping: Grouping, query: Query, program: Program) -> Query:
     order = [column.name for column in grouping.columns]
     output = [fields[name] for name in (*order, EVENT_TIME) if name in fields]
     columns = tuple(known[name] for name in order)
-    return replace(query, columns=columns, program=replace(program, stages=tuple(stages), output=tuple(output)))
+    return replace(query, columns=columns, program=replace(program, operators=tuple(operators), output=tuple(output)))

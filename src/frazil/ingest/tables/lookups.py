@@ -1,4 +1,4 @@
-"""The port of `lookup`: reference tables read in the driver, and the stages that join them. A package implements it."""
+"""The port of `lookup`: reference tables read in the driver, and the operators that join them. A package implements it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Lookups(Protocol):
         Raises: as `refresh`.
         """
 
-    def stages(self, table: Table, records: Schema) -> Sequence[Lookup]:
-        """Returns the table's lookups as stages of its program. records: the columns before them.
+    def operators(self, table: Table, records: Schema) -> Sequence[Lookup]:
+        """Returns the table's lookups as operators of its program. records: the columns before them.
 
         Raises: UnknownColumn for a field that the records lack; SpecError where types differ, or the name is a field's.
         """

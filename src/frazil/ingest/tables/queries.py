@@ -179,8 +179,8 @@ class SparkQueries:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
         _refuse_outside(condition.outside, where, declared.remedy)
-        assert condition.stage is not None
-        expression = condition.stage.condition
+        assert condition.operator is not None
+        expression = condition.operator.condition
         _refuse_unproven(Program((), (), conditions=((declared.name, expression),)), where, declared.remedy)
         return expression
 
@@ -449,7 +449,7 @@ class QueryTables:
         if table.spec.query.lookup:
             self._lookups.refresh(table, {})
             with waiting_for_fields(table.spec, table.name):
-                lookups = self._lookups.stages(table, seen)
+                lookups = self._lookups.operators(table, seen)
             seen = self._lookups.columns_behind(seen, lookups)
         if not (table.spec.query.select or table.spec.query.where or table.spec.query.has_steps):
             query = _unchanged(table, seen)
@@ -516,20 +516,22 @@ def _reshaped(query: Query, stage: TableStage) -> Query:
     types = {name: iceberg_type(expression.type, ids) for name, expression in reshaped.items()}
     columns = tuple(replace(column, type=types.pop(column.name, column.type)) for column in query.columns)
     columns += tuple(Column(name, kind, False, frozenset()) for name, kind in types.items())
-    return replace(query, columns=columns, program=replace(program, stages=(*program.stages, project), output=output))
+    return replace(
+        query, columns=columns, program=replace(program, operators=(*program.operators, project), output=output)
+    )
 
 
-def _with_project(stage: Project, program: Program) -> Program:
-    """Returns the program for records whose columns `stage` replaces before it."""
+def _with_project(operator: Project, program: Program) -> Program:
+    """Returns the program for records whose columns `operator` replaces before it."""
     part = program.spark_part
     if part is not None:
         carried = tuple((value.name, value) for value in part.values)
-        inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
-        stage, program = (
-            replace(stage, columns=(*stage.columns, *carried)),
+        inputs = replace(part.inputs, operators=(operator, *part.inputs.operators))
+        operator, program = (
+            replace(operator, columns=(*operator.columns, *carried)),
             replace(program, spark_part=replace(part, inputs=inputs)),
         )
-    return replace(program, stages=(stage, *program.stages))
+    return replace(program, operators=(operator, *program.operators))
 
 
 def _key_columns(table: Table) -> Sequence[str]:
@@ -550,8 +552,8 @@ def _unchanged(table: Table, seen: Schema) -> Query:
     kept = [field for field in seen.fields if field.name not in own_columns(table.spec)]
     columns = tuple(Column(field.name, field.field_type, False, frozenset(((field.name,),))) for field in kept)
     output = tuple(Field(field.name, arrow_type(field.field_type)) for field in kept)
-    stage = Project(tuple((field.name, field) for field in output))
-    return Query(columns, frozenset(), Program((stage,), output), None)
+    operator = Project(tuple((field.name, field) for field in output))
+    return Query(columns, frozenset(), Program((operator,), output), None)
 
 
 def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
@@ -581,11 +583,11 @@ def _refuse_keys_of_elements(spec: TableSpec, query: Query) -> None:
             )
 
 
-def _behind(fields: Schema, stage: Project) -> Schema:
-    """Returns the fields as a query sees them behind `stage`."""
+def _behind(fields: Schema, operator: Project) -> Schema:
+    """Returns the fields as a query sees them behind `operator`."""
     ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
     kinds = {
         name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)
-        for name, column in stage.columns
+        for name, column in operator.columns
     }
     return new_schema(kinds.items())

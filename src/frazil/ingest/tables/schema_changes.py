@@ -273,10 +273,10 @@ def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
     call it.
     """
     source = name
-    for stage in reversed(program_of(query).stages):
-        if isinstance(stage, Project):
-            expression = dict(stage.columns).get(source)
-            if stage.is_in_place and expression is not None:
+    for operator in reversed(program_of(query).operators):
+        if isinstance(operator, Project):
+            expression = dict(operator.columns).get(source)
+            if operator.is_in_place and expression is not None:
                 continue
             if not isinstance(expression, Field):
                 return False

@@ -179,15 +179,15 @@ def with_counts(spec: TableSpec, query: Query) -> Query:
         if name is not None:
             raise _counted_twice(spec, name, is_field=column.sources == {(column.name,)})
     program, number = program_of(query), Literal(1, arrow_type(LongType()))
-    stages = list(program.stages)
-    last = max(n for n, stage in enumerate(stages) if isinstance(stage, Project))
-    stage = stages[last]
-    assert isinstance(stage, Project)
-    stages[last] = Project((*stage.columns, *((name, number) for name in names)))
+    operators = list(program.operators)
+    last = max(n for n, operator in enumerate(operators) if isinstance(operator, Project))
+    operator = operators[last]
+    assert isinstance(operator, Project)
+    operators[last] = Project((*operator.columns, *((name, number) for name in names)))
     output = (*program.output, *(Field(name, number.type) for name in names))
     columns = (Column(name, LongType(), False, frozenset()) for name in names)
     return replace(
-        query, columns=(*query.columns, *columns), program=replace(program, stages=tuple(stages), output=output)
+        query, columns=(*query.columns, *columns), program=replace(program, operators=tuple(operators), output=output)
     )
 
 

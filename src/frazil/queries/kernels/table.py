@@ -58,7 +58,7 @@ def reason(program: Program) -> str | None:
     where they can.
     """
     judged = (condition for _, condition in program.conditions)
-    for expression in itertools.chain(*map(expressions_of, program.stages), judged):
+    for expression in itertools.chain(*map(expressions_of, program.operators), judged):
         for call in calls_in(expression):
             why_not = objection(call)
             if why_not:
