@@ -56,7 +56,7 @@ Frazil {version} for Python {python} on {platform}. To install it without a netw
     /opt/frazil/bin/frazil setup --from ../{file}
     /opt/frazil/bin/frazil doctor
 
-{file} is the bundle itself, which was unpacked beside it. Java 17 or 21 is not part of it.
+{file} is the bundle itself, which was unpacked next to it. Java 17 or 21 is not part of it.
 """
 
 

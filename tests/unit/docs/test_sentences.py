@@ -51,6 +51,13 @@ ODD_FOR_USERS = {
     r"\b[Mm]akes? a pipeline file of\b": "turn … into a pipeline file",
 }
 """On pages that only users read, and in the help of commands: constructions that are not English."""
+ODD_IN_MESSAGES = {
+    r"(?<!/)\bbeside\b": "next to, in addition to, with",
+    r"\boutside of\b": "outside",
+    r"\basks? for\b|\basked for\b": "needs, requests",
+    r"\bgoes? with\b": "can be combined with",
+}
+"""In messages: words that readers of English stumble over."""
 _BY_THE_BENCH, _FOR_MAKERS = "docs/performance.md", "docs/contributing/"
 ALL_PAGES = (*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "docs/decisions/*.md")
 
@@ -106,7 +113,7 @@ def test_the_help_of_commands_has_no_odd_sentence() -> None:
 def test_texts_of_the_source_have_no_odd_sentence() -> None:
     """Messages, remedies, help of options: every text but docstrings."""
     texts = [f"{name_of(path)}: {text}" for path in sources() for text in _texts(path)]
-    found = [odd for text in texts for odd in odd_sentences(text, {**ODD, **ODD_FOR_USERS})]
+    found = [odd for text in texts for odd in odd_sentences(text, {**ODD, **ODD_FOR_USERS, **ODD_IN_MESSAGES})]
     assert (len(texts) > 5_000, found) == (True, [])
 
 
@@ -131,6 +138,18 @@ def _texts(path: Path) -> Iterator[str]:
 )
 def test_odd_sentences_are_found(text: str, count: int) -> None:
     assert len(list(odd_sentences(text))) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("It is outside of the years, and beside the file.", 2),
+        ("A column asks for it. The outside is asked first, and besides, it works.", 1),
+        ("`--version` goes with no command", 1),
+    ],
+)
+def test_words_that_messages_do_not_use_are_found(text: str, count: int) -> None:
+    assert len(list(odd_sentences(text, ODD_IN_MESSAGES))) == count
 
 
 @pytest.mark.parametrize(
