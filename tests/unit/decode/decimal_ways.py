@@ -20,7 +20,10 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
-from frazil_cdc.canal.rows import SourceType, read_texts
+from tests.needs import has_package
+
+if has_package("cdc"):
+    from frazil_cdc.canal.rows import SourceType, read_texts
 
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LONGEST = 1000

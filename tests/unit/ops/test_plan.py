@@ -17,6 +17,7 @@ from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.ops.reports import Problem
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, Progress
+from tests.needs import needs
 from tests.unit.ops.conftest import Scenario
 
 
@@ -558,6 +559,7 @@ def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: S
     assert raised.value.remedy == "did you mean `s.order`?"
 
 
+@needs("state")
 def test_a_count_of_records_is_planned_as_a_count(scenario: Scenario) -> None:
     produce(scenario, "a", {"id": 1, "n": 2})
     table = plan(scenario, "tables: {s.a: {topic: a, mode: upsert, key_columns: [id], merge: {n: sum, rows: count}}}\n")

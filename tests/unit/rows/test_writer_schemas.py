@@ -20,7 +20,10 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import NO_EVOLUTION, Evolution, Reading, WireFormat, WriterSchema
 from frazil.rows.decoder import decode_values
 from frazil.spec.syntax.types import parse_type
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import has_package, needs
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 
 def _record(*fields: Mapping[str, Any], name: str = "R") -> WriterSchema:
@@ -337,6 +340,7 @@ def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(bod
     assert bool(decoded.requested_fields) is is_read
 
 
+@needs("protobuf")
 def test_protobuf_records_say_which_message_they_are() -> None:
     text = 'syntax = "proto3"; message A { int64 id = 1; message In { string s = 2; } } message B { double x = 3; }'
     schema = WriterSchema("protobuf", text, (), compile_proto(text))
@@ -356,6 +360,7 @@ def test_protobuf_records_say_which_message_they_are() -> None:
     assert [kind for _, kind, _ in faults(decoded)] == ["unusable_schema", "malformed"]
 
 
+@needs("protobuf")
 def test_a_schema_of_another_format_is_not_guessed_at() -> None:
     decoded = decode(framed(1, V1, {"id": 1, "name": "a"}), fields_of(id="long"), {1: V1}, format="protobuf")
     assert faults(decoded) == [(0, "wrong_schema", "")]

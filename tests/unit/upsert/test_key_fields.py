@@ -16,6 +16,7 @@ from frazil.decode.settings import Envelope, Reading
 from frazil.spec.settings import EnvelopeSpec, ValueSpec
 from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget
+from tests.needs import needs
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_default_keys import MaxwellScenario
 from tests.unit.upsert.test_upsert_keys import AvroScenario
@@ -167,6 +168,7 @@ _PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}
 
 @pytest.mark.parametrize("operations", [False, True], ids=["rows", "operations"])
 @pytest.mark.parametrize("at_once", [False, True])
+@needs("protobuf")
 def test_a_wider_key_in_protobuf_is_known_by_its_message(tmp_path: Path, at_once: bool, operations: bool) -> None:
     envelope = EnvelopeSpec(kind="operation", operation="op", insert=("c",)) if operations else None
     key = ValueSpec(format="protobuf")
