@@ -60,7 +60,8 @@ def missing_package(error: BaseException | None) -> str | None:
 
 
 def _file_of(module: ModuleType | None) -> str | None:
-    return getattr(module, "__file__", None)
+    path: str | None = getattr(module, "__file__", None)
+    return path
 
 
 class _Module(pytest.Module):

@@ -78,6 +78,7 @@ def test_images_and_deletes_have_the_table_of_their_change() -> None:
     assert _told(UPSERT_ENVELOPE, values[0]) == [("d", "s", "t")]
 
 
+@needs("cdc")
 def test_other_envelopes_tell_it_by_their_own_members() -> None:
     row = {"database": "shop", "table": "orders"}
     assert _told(Envelope("maxwell", is_log=True), json.dumps({**row, "type": "insert", "data": _ROW}).encode()) == [

@@ -13,7 +13,7 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from tests.needs import cases
+from tests.needs import cases, needs
 from tests.unit.rows.test_encodings import message
 from tests.unit.rows.test_encodings import proto as proto_schema
 from tests.unit.rows.test_writer_schemas import framed
@@ -218,6 +218,7 @@ def test_a_column_of_64_bits_refuses_what_it_cannot_hold_and_the_remedy_takes_it
 
 
 @pytest.mark.parametrize("envelope", [None, "debezium"])
+@needs("jsonschema")
 def test_a_column_of_64_bits_refuses_a_number_of_json_schema_as_well(tmp_path: Path, envelope: str | None) -> None:
     settings: Row = {"envelope": EnvelopeSpec(kind="debezium")} if envelope else {}
     long = ColumnSpec(name="u", type=parse_type("long"))

@@ -184,7 +184,7 @@ def constants(pairs: Sequence[Pair], kind: DecimalType) -> Found:
 
 
 WAYS: tuple[Callable[[Sequence[Pair], DecimalType], Found], ...] = (
-    json_numbers, json_texts, json_keys, mysql_texts, plain, variable_scales, constants,
+    json_numbers, json_texts, json_keys, plain, variable_scales, constants, *((mysql_texts,) if has_package("cdc") else ()),
 )  # fmt: skip
 
 

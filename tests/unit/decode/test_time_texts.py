@@ -15,7 +15,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.settings import JsonTypes, Reading
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
-from tests.needs import cases
+from tests.needs import cases, needs
 from tests.unit.cdc.test_unsigned import Row
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.rows.test_local_times import TimesScenario
@@ -111,6 +111,7 @@ def test_inferred_times_are_the_same(text: str) -> None:
     assert str(decoded.requested_fields[()]["v"]) == "timestamptz"
 
 
+@needs("cdc")
 def test_the_time_of_a_cloud_event_may_be_in_small_letters(tmp_path: Path) -> None:
     settings: Row = {"envelope": EnvelopeSpec(kind="cloudevents"), "metadata": {"ce_time": "at"}}
     scenario = Scenario(tmp_path, **settings)

@@ -445,6 +445,7 @@ def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: S
     assert (widened.action, columns(widened)) == ("change", [("id", "long", "widened")])
 
 
+@needs("cdc")
 def test_records_that_look_like_changes_are_reported_with_their_envelope(scenario: Scenario) -> None:
     metadata = {"operation": "load", "record-type": "data"}
     produce(scenario, "a", {"data": {"id": 1}, "metadata": metadata}, {"data": {"id": 2}, "metadata": metadata})
@@ -459,6 +460,7 @@ def test_records_that_look_like_changes_are_reported_with_their_envelope(scenari
     assert (planned["s.b"].warnings, columns(planned["s.b"])) == ((), [("id", "long", "inferred")])
 
 
+@needs("cdc")
 def test_events_have_columns_of_their_attributes_and_of_their_data(scenario: Scenario) -> None:
     produce(scenario, "a", {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {"id": 1}}, {"id": 2})
     table = plan(scenario, "tables: {s.a: {topic: a, envelope: cloudevents}}\n")["s.a"]

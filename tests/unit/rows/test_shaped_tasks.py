@@ -310,6 +310,7 @@ def test_messages_of_protobuf_are_shaped_the_same_way(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@needs("jsonschema")
 def test_a_json_schema_tells_the_types_of_flattened_columns(tmp_path: Path) -> None:
     shaping = Shaping(depth=100, exclude=(("user", "ssn"),))
     user = {"type": "object", "properties": {"born": {"type": "string", "format": "date"}, "ssn": {"type": "integer"}}}

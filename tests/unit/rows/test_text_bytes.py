@@ -220,6 +220,7 @@ def test_bytes_of_kafka_connect_are_rescued_from_a_column_of_text_as_they_are_wr
     assert (_values(plain), plain.rescued) == ([written_value], None)
 
 
+@needs("jsonschema")
 def test_the_text_of_a_json_schema_with_encoded_content_stays_text() -> None:
     node = {"type": "object", "properties": {"v": {"type": "string", "contentEncoding": "base64"}}}
     schema, value = WriterSchema("json_schema", json.dumps(node)), base64.b64encode(_BAD).decode()

@@ -248,6 +248,7 @@ def test_dropped_fields_are_named() -> None:
     assert (decoded.dropped, decoded.requested_fields) == ({"name", "price"}, {})
 
 
+@needs("jsonschema")
 def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> None:
     text = json.dumps(
         {
@@ -291,6 +292,7 @@ def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[
     return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
 
 
+@needs("jsonschema")
 def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
     mismatch = "schema 3: column x: string does not fit long"
     assert _refusals("add", True) == {mismatch}
@@ -306,6 +308,7 @@ def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
     }
 
 
+@needs("jsonschema")
 def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     reading = {"format": "json_schema", "evolution": NO_EVOLUTION}
@@ -332,6 +335,7 @@ def test_a_schema_of_which_no_record_can_be_read_brings_no_column() -> None:
 
 
 @pytest.mark.parametrize(("body", "is_read"), [(b"{", False), (b"[]", False), (b'{"id": 1099511627776}', True)])
+@needs("jsonschema")
 def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(body: bytes, is_read: bool) -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     decoded = decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, format="json_schema")

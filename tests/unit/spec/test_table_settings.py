@@ -60,8 +60,6 @@ ENVELOPES = [
         "envelope: {type: debezium, unavailable_value: '?'}",
         {"envelope": EnvelopeSpec(kind="debezium", placeholder="?")},
     ),
-    ("envelope: maxwell", {"envelope": EnvelopeSpec(kind="maxwell")}),
-    ("envelope: canal", {"envelope": EnvelopeSpec(kind="canal")}),
     ("envelope: {operation: ops}", {"envelope": EnvelopeSpec(kind="operation", operation="ops")}),
     (
         "envelope: {operation: ops, insert: [I, 1], update: U, delete: [D, d]}",
@@ -74,6 +72,18 @@ ENVELOPES = [
     ("envelope: debezium, changelog: true", {"metadata": _DEBEZIUM_LOG}),
     ("envelope: debezium", {"metadata": {"unavailable": "_unavailable"}}),
     ("envelope: debezium, metadata: {unavailable: gone}", {"metadata": {"unavailable": "gone"}}),
+    ("envelope: {operation: o}, changelog: true, metadata: [op]", {"metadata": _LOG}),
+    ("envelope: {operation: o}", {"metadata": {}}),
+    ("atomic: batch", {"atomic": None}),
+    ("envelope: debezium, atomic: transaction", {"atomic": AtomicSpec()}),
+    (
+        "envelope: debezium, atomic: {transaction_topic: shop.ends}",
+        {"atomic": AtomicSpec(transaction_topic="shop.ends")},
+    ),
+]
+OTHER_ENVELOPES = [
+    ("envelope: maxwell", {"envelope": EnvelopeSpec(kind="maxwell")}),
+    ("envelope: canal", {"envelope": EnvelopeSpec(kind="canal")}),
     ("envelope: maxwell, changelog: true", {"metadata": {**_LOG, "source_ts": "_source_ts"}}),
     ("envelope: canal, changelog: true", {"metadata": _DEBEZIUM_LOG}),
     (
@@ -90,14 +100,6 @@ ENVELOPES = [
     ("envelope: canal", {"metadata": {"unavailable": "_unavailable"}}),
     ("envelope: cloudevents, metadata: {ce_id: event}", {"metadata": {**_OF_EVENTS, "ce_id": "event"}}),
     ("envelope: outbox", {"metadata": _OF_OUTBOX}),
-    ("envelope: {operation: o}, changelog: true, metadata: [op]", {"metadata": _LOG}),
-    ("envelope: {operation: o}", {"metadata": {}}),
-    ("atomic: batch", {"atomic": None}),
-    ("envelope: debezium, atomic: transaction", {"atomic": AtomicSpec()}),
-    (
-        "envelope: debezium, atomic: {transaction_topic: shop.ends}",
-        {"atomic": AtomicSpec(transaction_topic="shop.ends")},
-    ),
 ]
 STATE = [
     (f"{_UPSERT}, merge: {{n: sum, at: max}}", {"merge": (("n", "sum"), ("at", "max"))}),
@@ -198,6 +200,14 @@ def validated(load: Load, text: str) -> PipelineSpec:
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
     (table,) = validated(load, with_table(settings)).tables
     assert {name: setting(table, name) for name in read} == read
+
+
+@needs("cdc")
+@pytest.mark.parametrize(("settings", "read"), OTHER_ENVELOPES)
+def test_settings_of_other_envelopes_are_read_and_valid_for_editors(
+    load: Load, settings: str, read: dict[str, Any]
+) -> None:
+    test_what_is_written_is_read_and_valid_for_editors(load, settings, read)
 
 
 @needs("state")

@@ -108,6 +108,7 @@ def test_key_columns_that_the_file_names_are_found_whatever_the_keys_are(tmp_pat
 
 
 @pytest.mark.parametrize("form", ["hash", "array"])
+@needs("cdc")
 def test_another_primary_key_of_what_maxwell_writes(tmp_path: Path, form: str) -> None:
     scenario = MaxwellScenario(tmp_path, form, ("id",))
     scenario.tell(("insert", _row(1, "a", "x"), None))
@@ -222,6 +223,7 @@ def test_the_fields_of_keys_are_told_once_for_each_set_of_them() -> None:
     assert np.flatnonzero(found.codes < 0).tolist() == [1, 3, 4, 6]
 
 
+@needs("cdc")
 def test_maxwells_own_fields_of_keys_are_none_of_the_table() -> None:
     keys = ['{"database":"s","table":"e","pk.id":1}', '["s","e",[{"id":1},{"part":2}]]', '["s","e",[]]', '["s"]', "7"]
     found = find_key_fields(_target("maxwell"), {"key": pa.array(_bytes([*keys, '{"database":"s","_uuid":"u"}']))})
