@@ -29,12 +29,15 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.types import OffsetRange
-from frazil_ha.elector import Claim
-from frazil_ha.kafka import KafkaElector
-from frazil_ha.transactional_ids import may_describe
 from tests.fixtures.secure_broker import PASSWORD, USER, SecureBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
+from tests.needs import has_package, needs
+
+if has_package("ha"):
+    from frazil_ha.elector import Claim
+    from frazil_ha.kafka import KafkaElector
+    from frazil_ha.transactional_ids import may_describe
 
 pytestmark = pytest.mark.timeout(300)
 TOPIC, OTHER, DEAD = "orders", "payroll", "orders-dead"
@@ -297,6 +300,7 @@ def described(properties: Mapping[str, str], name: str) -> bool:
 
 
 @pytest.mark.parametrize("listener", ["PLAIN", "MTLS"])
+@needs("ha")
 def test_a_missing_right_on_a_transactional_id_is_found_without_writing_with_it(
     secure: SecureBroker, listener: str
 ) -> None:
@@ -310,6 +314,7 @@ def test_a_missing_right_on_a_transactional_id_is_found_without_writing_with_it(
     assert described(both, "frazil-elect") is False
 
 
+@needs("ha")
 def test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named(secure: SecureBroker) -> None:
     topic = ELECT[0][1]
     elector = KafkaElector(secure.properties("PLAIN"), "elect", "one")

@@ -18,7 +18,7 @@ from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
-from packages.http.tests.unit.running_scene import wait_for
+from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 
 pytestmark = pytest.mark.jvm
@@ -36,7 +36,8 @@ def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
     for future in admin.create_topics(made).values():
         future.result(20)
     source = KafkaTopics({"bootstrap.servers": broker.bootstrap_servers})
-    wait_for(lambda: len(source.described((topic, other))) == 2)  # A broker may list a new topic a moment later.
+    # A broker may list a new topic a moment later.
+    wait_until(lambda: len(source.described((topic, other))) == 2, "both topics are listed")
     assert topic not in source.topic_keys("no-control-topic")
     monkeypatch.setattr(topics, "ENABLE", "cleanup.policy")
     monkeypatch.setattr(topics, "PREFIX", "cleanup.")

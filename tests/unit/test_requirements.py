@@ -16,6 +16,7 @@ import frazil
 from docs.scan import PACKAGES, ROOT, SOURCE, nodes
 from frazil.plugins.extras import EXTRAS
 from frazil.runtime.setup import closure
+from tests.needs import needs_all
 
 _EXTRAS = [extra.name for extra in EXTRAS]
 
@@ -25,10 +26,12 @@ def test_every_import_is_of_a_package_that_the_wheel_requires() -> None:
 
 
 @pytest.mark.parametrize("extra", _EXTRAS)
+@needs_all()
 def test_every_import_of_an_extra_is_of_a_package_that_its_wheel_requires(extra: str) -> None:
     assert _unrequired(_project(PACKAGES / extra), PACKAGES / extra / "src") == []
 
 
+@needs_all()
 def test_what_the_wheels_require_is_locked() -> None:
     files = (ROOT / "requirements" / name for name in ("runtime.txt", "extras.txt"))
     locked = {name for file in files for name in re.findall(r"^([\w.-]+)==", file.read_text(), re.MULTILINE)}
@@ -37,6 +40,7 @@ def test_what_the_wheels_require_is_locked() -> None:
     assert {name for name in required if name.split("-")[0] != "frazil"} - locked == set()
 
 
+@needs_all()
 def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> None:
     assert sorted(folder.parent.name for folder in PACKAGES.glob("*/pyproject.toml")) == sorted(_EXTRAS)
     extras = _project(ROOT)["optional-dependencies"]
@@ -51,6 +55,7 @@ def test_every_folder_of_packages_is_an_extra_of_the_core_in_its_version() -> No
     assert sorted(of_all.removeprefix("frazil[").removesuffix("]").split(",")) == sorted([*_EXTRAS, "avro-files"])
 
 
+@needs_all()
 def test_extras_add_by_entry_points_what_the_core_lists_of_them() -> None:
     added = {
         extra.name: {

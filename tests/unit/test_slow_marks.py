@@ -12,6 +12,7 @@ import pytest
 from docs.scan import PACKAGES, ROOT
 from tests.fixtures.fetching import DECLARATIONS
 from tests.fixtures.stores.programs import JARS
+from tests.needs import needs_all
 from tests.tiers import LONGEST
 
 _TESTS = ROOT / "tests"
@@ -20,6 +21,7 @@ _SLOW = [path for path in sorted(_FILES) if path.parent.name == "acceptance" and
 
 
 @pytest.mark.parametrize("path", _SLOW, ids=lambda path: path.name)
+@needs_all()
 def test_a_file_with_slow_tests_names_tests_that_make_their_points_in_time(path: Path) -> None:
     text = path.read_text()
     assert re.search(r"\b(in\s+time|IN_TIME)\b", text, re.IGNORECASE)
@@ -28,6 +30,7 @@ def test_a_file_with_slow_tests_names_tests_that_make_their_points_in_time(path:
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
 
 
+@needs_all()
 def test_the_longest_files_exist() -> None:
     names = {path.name for path in _FILES}
     assert set(LONGEST) - names == set()

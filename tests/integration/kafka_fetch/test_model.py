@@ -16,7 +16,7 @@ from frazil.kafka.fetch.cluster import KafkaCluster
 from frazil.kafka.fetch.columns import Wanted
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.types import OffsetRange
-from packages.protobuf.tests.unit.protobuf_chance import Chance
+from tests.fixtures.chance import Chance
 from tests.fixtures.range_reads import COLUMNS, client_of, read
 from tests.integration.kafka_fetch.logs import COMPACTED, Read, Written
 

@@ -14,6 +14,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import OF_FORMATS, cases, needs
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene, only
@@ -114,7 +115,10 @@ def _states(root: Path, script: str, names: Any, **settings: Any) -> list[list[d
     return found
 
 
-@pytest.mark.parametrize(("script", "settings"), _UPSERTS)
+@pytest.mark.parametrize(
+    ("script", "settings"),
+    [pytest.param(*one, marks=needs(OF_FORMATS[one[0]]) if one[0] in OF_FORMATS else ()) for one in _UPSERTS],
+)
 def test_an_upsert_table_has_the_same_rows(tmp_path: Path, script: str, settings: dict[str, Any]) -> None:
     def states(names: Any) -> list[list[dict[str, Any]]]:
         given = {**settings, "key_columns": (names("ID"),)} if "key_columns" in settings else settings
@@ -127,7 +131,7 @@ def test_an_upsert_table_has_the_same_rows(tmp_path: Path, script: str, settings
     assert all(upper[:-1])
 
 
-@pytest.mark.parametrize("script", [name for name in _SCRIPTS if name not in ("no envelope", "operation")])
+@pytest.mark.parametrize("script", cases(name for name in _SCRIPTS if name not in ("no envelope", "operation")))
 def test_a_changelog_table_has_the_same_rows(tmp_path: Path, script: str) -> None:
     roots = {name: tmp_path / name for name in ("upper", "lower")}
     for root in roots.values():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope
+from tests.needs import needs
 from tests.unit.cdc.envelope_reference import (
     COLUMNS,
     ENVELOPES,
@@ -84,6 +85,7 @@ def test_debezium(use: dict[str, Any], messages: list[Message]) -> None:
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(st.just("maxwell"), False), max_size=12))
 @settings(max_examples=12 * _TIMES, deadline=None)
+@needs("cdc")
 def test_maxwell(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(ENVELOPES["maxwell"], **use))
 

@@ -16,6 +16,7 @@ from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
 from frazil.stages.changes import DELETE, TRUNCATE, UPSERT
 from frazil.upsert.key_updates.old_rows import updated_keys
+from tests.needs import needs
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
@@ -258,6 +259,7 @@ def test_a_tombstone_is_skipped_and_a_value_that_is_too_large_is_a_bad_record() 
     assert (changes.ignored_records, bad_records(changes)) == ({"tombstone": 1}, [(1, "too_large", "")])
 
 
+@needs("cdc")
 def test_maxwell_tells_of_more_than_rows() -> None:
     envelope = Envelope("maxwell", is_log=True)
     values = [

@@ -17,6 +17,7 @@ from frazil.decode.settings import Reading
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, FlattenSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import cases
 from tests.unit.cdc.mongodb_source import FORMS, DocumentScenario, change
 from tests.unit.upsert.upsert_source import MARKS
 
@@ -75,7 +76,7 @@ def test_documents_are_found_by_their_id(tmp_path: Path, form: str, kind: str) -
     assert sorted(scenario.upsert_table(), key=str) == sorted((whole[n] for n in (1, 5)), key=str)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form, **MARKS)
     scenario.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2)))
@@ -91,7 +92,7 @@ _CHANGELOG: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_a_changelog_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form, **_CHANGELOG)
     told = [("c", document("object id", 1, "a")), ("u", document("object id", 1, "b")), ("d", None)]
@@ -110,7 +111,7 @@ def test_a_changelog_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Pa
 _GONE_SHARE = 0.2
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 @pytest.mark.parametrize("mode", ["upsert", "changelog", "append"])
 def test_an_update_whose_document_is_gone_changes_no_row_and_is_counted(tmp_path: Path, form: str, mode: str) -> None:
     settings = {"upsert": {}, "changelog": _CHANGELOG, "append": {"mode": "append"}}[mode]
@@ -136,7 +137,7 @@ def test_an_update_whose_document_is_gone_changes_no_row_and_is_counted(tmp_path
     assert scenario.dead_letters() == []
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_other_changes_without_their_document_stay_bad_records(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form)
     scenario.tell((key("int", 1), change("c", document("int", 1, "a"))))
@@ -147,7 +148,7 @@ def test_other_changes_without_their_document_stay_bad_records(tmp_path: Path, f
     assert scenario.upsert_table() == [{"_id": 1, "v": "a"}]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_ids_in_columns_of_their_own(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form, flatten=FlattenSpec(), exclude=(("noise",),))
     text = '{"_id": {"$oid": "596e275826f08b2730779e01"},"inner": {"a": 1},"noise": 2}'
@@ -163,7 +164,7 @@ def test_ids_in_columns_of_their_own(tmp_path: Path, form: str) -> None:
     assert (scenario.upsert_table(), scenario.dead_letters()) == ([], [])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_other(tmp_path: Path, form: str) -> None:
     columns = (ColumnSpec(name="v", type=parse_type("string")),)
     scenario = DocumentScenario(tmp_path, form, columns=columns)
@@ -182,7 +183,7 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
     assert [kind for kind, _ in scenario.dead_letters()] == kinds
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_fields_of_documents_that_a_table_lacks_are_stored_where_it_rescues(tmp_path: Path, form: str) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("_id", "v"))
     scenario = DocumentScenario(tmp_path, form, columns=columns, unknown_fields="rescue", rescue=True)
@@ -193,7 +194,7 @@ def test_fields_of_documents_that_a_table_lacks_are_stored_where_it_rescues(tmp_
     assert {name: one["value"] for name, one in rescued.items()} == {"after.v": "text", "after.more": {"a": [1]}}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form, metadata={"offset": "_offset"})
     told = [(key("int", n), change("c", document("int", n, "a"))) for n in (1, 3)]
@@ -210,7 +211,7 @@ def test_an_id_that_means_nothing_stays_as_it_is(text: str) -> None:
     assert documents.to_pylist() == [f'{{"_id":{text}}}'.encode()]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_names_of_a_documents_fields_may_have_escapes(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form)
     scenario.tell((key("int", 1), change("c", '{"_id": 1,"a\\"b": 1,"in": {"c\\\\d": "x"}}')))
@@ -218,7 +219,7 @@ def test_names_of_a_documents_fields_may_have_escapes(tmp_path: Path, form: str)
     assert (scenario.upsert_table(), scenario.dead_letters()) == ([{"_id": 1, 'a"b': 2, "in": {"c\\d": "y"}}], [])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_an_upsert_table_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form)
     scenario.tell((key("object id", 1), change("d")), (key("object id", 1), None))
@@ -236,7 +237,7 @@ def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
     assert scenario.upsert_table() == [{"_id": 1, "v": "a"}]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_key_columns_may_be_named(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form, key_columns=("_id",))
     scenario.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2, 3)))
@@ -244,7 +245,7 @@ def test_key_columns_may_be_named(tmp_path: Path, form: str) -> None:
     assert [row["_id"] for row in scenario.upsert_table()] == [_OID.format(3)]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 @pytest.mark.parametrize("kind", ["object id", "long", "date"])
 def test_a_struct_that_a_table_has_of_an_id_stays_what_it_is(tmp_path: Path, form: str, kind: str) -> None:
     name, of = {"object id": ("$oid", "string"), "long": ("$numberLong", "string"), "date": ("$date", "long")}[kind]
@@ -261,7 +262,7 @@ def test_a_struct_that_a_table_has_of_an_id_stays_what_it_is(tmp_path: Path, for
 _LARGE = '{"$numberLong": "5000000000"}'
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 def test_a_number_that_outgrows_its_size_stays_in_its_column(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form)
     scenario.tell((key("int", 1), change("c", '{"_id": 1,"n": 5,"list": [1],"in": {"n": 5}}')))
@@ -294,7 +295,7 @@ def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) ->
     assert scenario.upsert_table() == [{"_id": 1, "at": datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)}]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", cases(FORMS))
 @pytest.mark.parametrize("word", ['{"$numberDouble": "NaN"}', "NaN"])
 def test_doubles_that_are_not_finite_are_doubles_in_every_form(tmp_path: Path, form: str, word: str) -> None:
     shape = '{{"_id": {}, "x": {}, "l": [{}, 1.5], "d": {{"e": {}}}}}'

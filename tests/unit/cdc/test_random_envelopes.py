@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.arrow import Records
+from tests.needs import OF_FORMATS, needs
 from tests.unit.cdc.envelope_reference import COLUMNS, as_rows, records_of, target_for
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
@@ -67,6 +68,14 @@ ENVELOPES = [
     )
     for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED})
 ] + [Envelope("cloudevents"), Envelope("outbox")]
+CASES = [
+    pytest.param(
+        one,
+        marks=needs(OF_FORMATS[one.kind]) if one.kind in OF_FORMATS else (),
+        id=f"{one.kind} {one.is_log} {one.is_upsert}",
+    )
+    for one in ENVELOPES
+]
 
 
 def _records(values: list[bytes | None]) -> Records:
@@ -76,7 +85,7 @@ def _records(values: list[bytes | None]) -> Records:
     return {**records_of(values, headers), "key": pa.array([b'{"id":"1"}'] * len(values), pa.binary())}
 
 
-@pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
+@pytest.mark.parametrize("envelope", CASES)
 @given(values=st.lists(_VALUES, max_size=8))
 @settings(max_examples=10 * _TIMES, deadline=None)
 def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, values: list[bytes | None]) -> None:
@@ -91,7 +100,7 @@ def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, va
     assert all(len(column) == changes.records.size for column in [*changes.columns, *changes.own.values()])
 
 
-@pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
+@pytest.mark.parametrize("envelope", CASES)
 @given(values=st.lists(_VALUES, min_size=1, max_size=5))
 @settings(max_examples=10 * _TIMES, deadline=None)
 def test_a_record_is_read_as_it_is_read_alone(envelope: Envelope, values: list[bytes | None]) -> None:

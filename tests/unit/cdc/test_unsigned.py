@@ -13,6 +13,7 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import cases, needs
 from tests.unit.rows.test_encodings import message
 from tests.unit.rows.test_encodings import proto as proto_schema
 from tests.unit.rows.test_writer_schemas import framed
@@ -134,7 +135,7 @@ class UnsignedScenario(UpsertScenario):
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("form", ["json", "avro", "json_schema", "protobuf"])
+@pytest.mark.parametrize("form", cases(["json", "avro", "json_schema", "protobuf"]))
 def test_a_new_column_is_a_decimal_that_holds_every_number(tmp_path: Path, form: str, kind: str) -> None:
     scenario = UnsignedScenario(tmp_path, form, kind, mode="append")
     scenario.send(7, "a")
@@ -156,7 +157,7 @@ def test_other_types_stay_long(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("shape", _SHAPES)
-@pytest.mark.parametrize("form", ["json", "avro", "json_schema"])
+@pytest.mark.parametrize("form", cases(["json", "avro", "json_schema"]))
 @pytest.mark.parametrize("envelope", [None, "debezium"])
 def test_the_number_is_the_same_at_every_depth(tmp_path: Path, form: str, shape: str, envelope: str | None) -> None:
     settings: Row = {"envelope": EnvelopeSpec(kind="debezium"), "changelog": True} if envelope else {}
@@ -169,7 +170,7 @@ def test_the_number_is_the_same_at_every_depth(tmp_path: Path, form: str, shape:
     assert [(row["id"], row["u"]) for row in rows] == [(_LARGEST, _of(_LARGEST, shape))] * (2 if envelope else 1)
 
 
-@pytest.mark.parametrize("form", ["json", "avro", "json_schema"])
+@pytest.mark.parametrize("form", cases(["json", "avro", "json_schema"]))
 @pytest.mark.parametrize("envelope", [None, "debezium"])
 @pytest.mark.parametrize("is_declared", [False, True])
 def test_a_key_identifies_its_row_in_changes_deletes_and_tombstones(
@@ -217,6 +218,7 @@ def test_a_column_of_64_bits_refuses_what_it_cannot_hold_and_the_remedy_takes_it
 
 
 @pytest.mark.parametrize("envelope", [None, "debezium"])
+@needs("jsonschema")
 def test_a_column_of_64_bits_refuses_a_number_of_json_schema_as_well(tmp_path: Path, envelope: str | None) -> None:
     settings: Row = {"envelope": EnvelopeSpec(kind="debezium")} if envelope else {}
     long = ColumnSpec(name="u", type=parse_type("long"))

@@ -17,8 +17,10 @@ from frazil.cli.main import main
 from frazil.cli.output import DEFAULT_FILE, Output, OutputFormat
 from frazil.runtime.machine import Check
 from frazil.spec import json_schema
+from tests.needs import needs_all
 
 
+@needs_all()
 def test_every_command_of_the_table_can_be_loaded() -> None:
     commands = every_command()
     assert [command.load().__name__ for command in commands] == [command.target.split(":")[1] for command in commands]
@@ -28,6 +30,7 @@ def test_every_group_of_the_table_is_described() -> None:
     assert {command.name.split()[0] for command in every_command() if " " in command.name} == set(GROUPS)
 
 
+@needs_all()
 def test_every_command_that_reads_the_pipeline_file_names_the_exit_code_of_a_wrong_one() -> None:
     functions = {command.name: command.load() for command in every_command()}
     reading = {

@@ -21,10 +21,13 @@ from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 from frazil.errors import UnavailableError
 from frazil.kafka.topics import KafkaTopics
-from frazil_http.problems import problem_of
 from tests.fixtures.forks import start
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.slices import sliced
+from tests.needs import has_package, needs
+
+if has_package("http"):
+    from frazil_http.problems import problem_of
 
 HOSTILE = "a\x1b[31mred\x9b2J\x7f\ud800"
 
@@ -190,11 +193,19 @@ def test_only_a_terminal_that_shows_text_is_cleared() -> None:
 
 def test_the_type_of_an_error_is_a_name_that_another_program_can_know(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever private class a module raises."""
+    results = io.StringIO()
+    Output(OutputFormat.json, results=results).error(_unavailable(monkeypatch), debug=False)
+    assert json.loads(results.getvalue())["error"]["type"] == "UnavailableError"
+
+
+@needs("http")
+def test_the_http_service_has_the_same_name_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problem_of(_unavailable(monkeypatch)).code == "UnavailableError"
+
+
+def _unavailable(monkeypatch: pytest.MonkeyPatch) -> UnavailableError:
     monkeypatch.setattr("frazil.kafka.topics._PROMPT_S", 0.1)
     topics = KafkaTopics({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=0.2)
     with pytest.raises(UnavailableError) as raised:
         topics.cluster_id()
-    results = io.StringIO()
-    Output(OutputFormat.json, results=results).error(raised.value, debug=False)
-    assert json.loads(results.getvalue())["error"]["type"] == "UnavailableError"
-    assert problem_of(raised.value).code == "UnavailableError"
+    return raised.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,19 @@ from frazil.plugins import registration
 from frazil.plugins.catalogs import CATALOGS
 from frazil.plugins.driver import ACTIONS, ELECTIONS, OBSERVERS
 from frazil.plugins.formats import ENVELOPES, FORMATS
+from frazil.plugins.registration import Registered
 from frazil.plugins.stages import STAGES
-from frazil_http.page_kinds import PAGES
 from tests.fixtures.plugins import install_example, write_package
+from tests.needs import has_package
 from tests.unit.spec.conftest import load as load
 from tests.unit.spec.conftest import refuse as refuse
 from tests.unit.spec.conftest import working_directory as working_directory
 
+if has_package("http"):
+    from frazil_http.page_kinds import PAGES
+
 Install = Callable[..., None]
+_TABLES: tuple[Registered[Any], ...] = (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, REGISTERED)
 
 
 def rescan() -> None:
@@ -33,7 +39,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that Python finds packages in, while the test runs."""
     folder, modules = tmp_path / "site", set(sys.modules)
     folder.mkdir()
-    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, PAGES, REGISTERED):
+    for table in (*_TABLES, PAGES) if has_package("http") else _TABLES:
         monkeypatch.setattr(table, "_loaded", {})
         monkeypatch.setattr(table, "packages", set())
     monkeypatch.syspath_prepend(folder)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import frazil
 from docs.api import PAGE, imported, is_there, listed, promised
+from tests.needs import needs_all
 
 
+@needs_all()
 def test_what_packages_import_is_on_the_page() -> None:
     assert list(listed(imported())) == list(listed(promised())), "a change of the list is a change of the promise"
 

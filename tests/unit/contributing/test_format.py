@@ -12,9 +12,12 @@ from frazil.plugins.formats import FORMATS
 from frazil.rows.decoder import decode_values
 from frazil.runtime.setup import closure
 from frazil.spec import json_schema
-from frazil_cluster import ship
+from tests.needs import has_package, needs
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
+
+if has_package("cluster"):
+    from frazil_cluster import ship
 
 VALUES = pa.array([b"level=info user=7", None, b'level=warn msg="all well"', b"no pairs", b"\xff=1"], pa.binary())
 
@@ -70,6 +73,7 @@ def test_without_the_package_its_format_is_unknown(refuse: Refuse) -> None:
     assert error.remedy == "write one of: avro, protobuf, json_schema, json, text, raw"
 
 
+@needs("cluster")
 def test_a_cluster_gets_the_packages_whose_formats_are_used(example: Install) -> None:
     example("format.md")
     assert FORMATS.packages == set()
@@ -84,6 +88,7 @@ def test_a_cluster_gets_the_packages_whose_formats_are_used(example: Install) ->
     }
 
 
+@needs("cluster")
 def test_a_package_without_recorded_files_is_not_sent(
     example: Install, site: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

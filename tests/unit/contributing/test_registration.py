@@ -14,10 +14,13 @@ from frazil.plugins.extras import EXTRAS
 from frazil.plugins.formats import ENVELOPES, FORMATS
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES
-from frazil_http.page_kinds import PAGES as SERVED
 from tests.fixtures.plugins import PAGES
+from tests.needs import has_package, needs
 from tests.unit.contributing.conftest import Install, rescan
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
+
+if has_package("http"):
+    from frazil_http.page_kinds import PAGES as SERVED
 
 TABLE = with_table("value: {format: odd}")
 GOOD = "from frazil.plugins.formats import Format\nFORMAT = Format('frazil.decode.plain:decode_plain')"
@@ -74,6 +77,7 @@ def test_every_target_of_a_table_exists() -> None:
     assert all(callable(function_of(target)) for target in targets)
 
 
+@needs("http")
 def test_the_pages_name_every_group() -> None:
     index = (PAGES / "README.md").read_text()
     groups = [

@@ -27,10 +27,13 @@ from frazil.stages.settings import StageSettings
 from frazil.stages.stage import TableStage
 from frazil.stages.watch import StageWatch
 from frazil.write.target import ChangeReading, TableQuery, TableTarget
-from frazil_cluster import ship
+from tests.needs import has_package, needs
 from tests.unit.contributing.conftest import Install
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
+
+if has_package("cluster"):
+    from frazil_cluster import ship
 
 COLUMNS = {"id": "long", "note": "string"}
 ROWS = ({"id": 1, "note": "all well"}, {"id": 2, "note": "a secret"}, {"id": 3}, {"id": 4, "note": "secret secret"})
@@ -136,6 +139,7 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     assert [other.message for other in words.others] == ["`forbidden_words.words` is text where a list is expected"]
 
 
+@needs("cluster")
 def test_packages_of_stages_are_sent_to_clusters(
     example: Install, site: Path, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +151,7 @@ def test_packages_of_stages_are_sent_to_clusters(
         ship.packages_archive()
 
 
+@needs("blobs", "expect", "protect")
 def test_frazils_own_stages_and_those_of_packages_are_made_of_the_same_classes(example: Install) -> None:
     example("stage.md")
     kinds = {name: table.get(name) for table in (TABLE_STAGES, STAGES) for name in table.added()}

@@ -20,7 +20,10 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
-from frazil_cdc.canal.rows import SourceType, read_texts
+from tests.needs import has_package
+
+if has_package("cdc"):
+    from frazil_cdc.canal.rows import SourceType, read_texts
 
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LONGEST = 1000
@@ -181,7 +184,7 @@ def constants(pairs: Sequence[Pair], kind: DecimalType) -> Found:
 
 
 WAYS: tuple[Callable[[Sequence[Pair], DecimalType], Found], ...] = (
-    json_numbers, json_texts, json_keys, mysql_texts, plain, variable_scales, constants,
+    json_numbers, json_texts, json_keys, plain, variable_scales, constants, *((mysql_texts,) if has_package("cdc") else ()),
 )  # fmt: skip
 
 

@@ -23,11 +23,8 @@ from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.tasks.task import read_records
-from packages.protobuf.tests.unit.protobuf_chance import Chance, fill
-from packages.protobuf.tests.unit.protobuf_rows import NoRowError, plain, row_of
-from packages.protobuf.tests.unit.protobuf_schemas import SHOP, class_of, fault_of, rows_of
-from packages.protobuf.tests.unit.protobuf_schemas import read as read_protobuf
-from packages.protobuf.tests.unit.protobuf_schemas import reader_of as protobuf_reader_of
+from tests.fixtures.chance import Chance
+from tests.needs import cases, has_package
 from tests.unit.decode.avro_bodies import plain as plain_avro
 from tests.unit.decode.avro_bodies import read as read_avro
 from tests.unit.decode.avro_bodies import reader_of as avro_reader_of
@@ -35,6 +32,13 @@ from tests.unit.decode.avro_strict import Refused, Strict
 from tests.unit.decode.columns import fields_of
 from tests.unit.decode.hostile import mutate, worlds
 from tests.unit.ingest.targets import target_of
+
+if has_package("protobuf"):
+    from packages.protobuf.tests.unit.protobuf_chance import fill
+    from packages.protobuf.tests.unit.protobuf_rows import NoRowError, plain, row_of
+    from packages.protobuf.tests.unit.protobuf_schemas import SHOP, class_of, fault_of, rows_of
+    from packages.protobuf.tests.unit.protobuf_schemas import read as read_protobuf
+    from packages.protobuf.tests.unit.protobuf_schemas import reader_of as protobuf_reader_of
 
 PAGE = mmap.PAGESIZE
 REFUSED = "refused"
@@ -405,3 +409,4 @@ FORMATS: Mapping[str, Callable[[], Format]] = {
     "debezium": lambda: Format(_debezium_values(False), _read_debezium, lambda value: _reference(value, _after)),
     "connect json": lambda: Format(_debezium_values(True), _read_debezium, lambda value: _reference(value, _payload)),
 }
+CASES = cases(FORMATS)

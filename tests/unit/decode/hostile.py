@@ -30,15 +30,19 @@ from frazil.schema.projection import Shaping
 from frazil.spec.syntax.types import parse_type
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
-from frazil_protobuf.protoc import compile_proto
-from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, fill
-from packages.protobuf.tests.unit.protobuf_schemas import REFERENCES, SHOP, class_of
+from tests.fixtures.chance import Chance, damage
+from tests.needs import Package, cases, has_package
 from tests.unit.cdc.canal_reference import Message as CanalMessage
 from tests.unit.cdc.envelope_messages import AVRO as AVRO_ENVELOPE
 from tests.unit.cdc.envelope_reference import Message
 from tests.unit.cdc.mongodb_source import change, value_with_schema
 from tests.unit.cdc.test_json_schema_envelopes import JSON_ENVELOPE
 from tests.unit.ingest.targets import records_of, run, target_of
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
+    from packages.protobuf.tests.unit.protobuf_chance import fill
+    from packages.protobuf.tests.unit.protobuf_schemas import REFERENCES, SHOP, class_of
 
 COUNT = 24
 PLAIN = Reading()
@@ -47,6 +51,12 @@ NAMES = (
     "debezium, with schema", "debezium, flat", "debezium, avro", "debezium, json schema", "documents", "maxwell", "canal",
     "canal, log", "operation", "header in json", "header in avro",
 )  # fmt: skip
+NEEDED: Mapping[str, Package] = {
+    "protobuf": "protobuf", "json schema": "jsonschema", "debezium, json schema": "jsonschema", "maxwell": "cdc",
+    "canal": "cdc", "canal, log": "cdc",
+}  # fmt: skip
+"""The packages beside the core that some of them need."""
+CASES = cases(NAMES, NEEDED)
 _FRAME = b"\0\0\0\0\1"
 _LONGEST = 200_000
 _PLACE = "@place@"
@@ -389,7 +399,6 @@ def worlds() -> Mapping[str, World]:
     keyed: dict[str, Any] = {"is_upsert": True, "keys": (("id",),)}
     avro = Reading(format="avro", schemas=(("1", WriterSchema("avro", json.dumps(_AVRO))),))
     avro_envelope = Reading(format="avro", schemas=(("1", WriterSchema("avro", json.dumps(AVRO_ENVELOPE))),))
-    proto = WriterSchema("protobuf", SHOP, REFERENCES[SHOP], compile_proto(SHOP, REFERENCES[SHOP]))
     as_json_schema = [_FRAME + json.dumps(_row(n) | {"text": "é"}).encode() for n in range(COUNT)]
     changes_in_json = [
         _FRAME + json.dumps(one).encode() for one in ({**message, "source": {"lsn": 9}} for message in _avro_messages())
@@ -405,7 +414,6 @@ def worlds() -> Mapping[str, World]:
         World("json, flat", _json_values(), columns={"id": "long", "in_a": "long", "m_x": "long"},
               more={"shaping": Shaping(depth=1)}),
         World("avro", _avro(_AVRO, [_avro_data(n) for n in range(COUNT)]), avro),
-        World("protobuf", _shop_values(), Reading(format="protobuf", schemas=(("1", proto),))),
         World("json schema", as_json_schema,
               Reading(format="json_schema", schemas=(("1", WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))),))),
         World("text", [b"some text", "é".encode()] * 6, Reading(format="text"), columns={"value": "string"}),
@@ -427,4 +435,7 @@ def worlds() -> Mapping[str, World]:
         World("header in avro", _avro(_AVRO, [_avro_data(n) for n in range(COUNT)]), column="headers", more=in_avro,
               columns={"id": "long", "h": words.replace("many: list<string>, ", "")}),
     ]  # fmt: skip
+    if has_package("protobuf"):
+        proto = WriterSchema("protobuf", SHOP, REFERENCES[SHOP], compile_proto(SHOP, REFERENCES[SHOP]))
+        found.append(World("protobuf", _shop_values(), Reading(format="protobuf", schemas=(("1", proto),))))
     return {world.name: world for world in found}

@@ -21,10 +21,14 @@ from frazil.decode.settings import Evolution, Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.write.target import TableTarget
-from frazil_protobuf.protoc import compile_proto
 from tests.fixtures.slices import sliced
-from tests.unit.decode.hostile import NAMES, worlds
+from tests.needs import cases, has_package, needs
+from tests.unit.decode.hostile import CASES as WORLDS
+from tests.unit.decode.hostile import NAMES, NEEDED, worlds
 from tests.unit.ingest.targets import records_of, run, target_of
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 FRAME = b"\0\0\0\0\1"
 WIDTH = 200
@@ -65,7 +69,7 @@ def avro_record(n: int, items: int) -> bytes:
 
 
 def registered(kind: str, schema: Any) -> Reading:
-    descriptors = compile_proto(schema, ()) if kind == "protobuf" else b""
+    descriptors = compile_proto(schema, ()) if kind == "protobuf" and has_package("protobuf") else b""
     text = schema if kind == "protobuf" else json.dumps(schema)
     return Reading(format=kind, schemas=(("1", WriterSchema(kind, text, (), descriptors)),), on_bad="dead_letter")
 
@@ -76,6 +80,7 @@ FORMATS = {
     "avro": (registered("avro", AVRO), avro_record),
     "avro, narrower than the table": (registered("avro", NARROW), avro_record),
 }
+CASES = cases(FORMATS)
 
 
 def target(folder: Path, reading: Reading, columns: dict[str, str], **other: Any) -> TableTarget:
@@ -103,7 +108,7 @@ def took(table: TableTarget, values: Sequence[bytes]) -> tuple[TaskReport, list[
     return report, rows, [(one["offset"], one["error_class"]) for part in dead_letters for one in part]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_batch_that_becomes_too_much_is_read_in_pieces_in_its_order(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +119,7 @@ def test_a_batch_that_becomes_too_much_is_read_in_pieces_in_its_order(
     assert (report.counts.record_count, report.bad_records.count, rows, dead_letters) == (40, 0, list(range(40)), [])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_record_that_is_too_much_by_itself_is_a_dead_letter_and_its_neighbours_are_rows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +133,7 @@ def test_a_record_that_is_too_much_by_itself_is_a_dead_letter_and_its_neighbours
     assert all(": split it" in bad.reason for bad in report.bad_records.first)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize("cells", sliced([40, 400], 1))
 def test_pieces_of_every_format_make_the_rows_of_the_whole(
     name: str, cells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,7 +156,9 @@ def _content(report: TaskReport) -> list[str]:
     return rows
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "text" and not name.startswith("header")])
+@pytest.mark.parametrize(
+    "name", cases((name for name in NAMES if name != "text" and not name.startswith("header")), NEEDED)
+)
 def test_no_record_of_any_format_is_lost_for_what_it_would_become(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +240,7 @@ def test_columns_of_many_names_are_found_in_any_order() -> None:
         }
 
 
+@needs("protobuf")
 def test_what_is_known_of_one_batch_is_no_bound_for_a_record_alone(tmp_path: Path) -> None:
     reading, record = FORMATS["protobuf"]
     table = target(tmp_path, reading, {"id": "long", "l": WIDE})

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packages.protobuf.tests.unit.protobuf_chance import Chance, damage
+from tests.fixtures.chance import Chance, damage
 from tests.unit.decode.avro_bodies import kinds, number, plain_rows, read, record_of, text
 from tests.unit.decode.avro_strict import Refused, Strict
 

@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from packages.protobuf.tests.unit.protobuf_chance import Chance
-from tests.unit.decode.guard_pages import FORMATS, REFUSED, guarded_array, strike
+from tests.fixtures.chance import Chance
+from tests.unit.decode.guard_pages import CASES, FORMATS, REFUSED, guarded_array, strike
 
 _LOT = 16
 _RECORDS = int(os.environ.get("FRAZIL_RECORDS", "250000"))
@@ -23,7 +23,7 @@ def _strike(name: str, first_seed: int, records: int) -> tuple[int, int]:
     return lots * _LOT, sum(strike(one, Chance(first_seed + lot), _LOT) for lot in range(lots))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_good_records_are_rows_as_other_code_reads_them(name: str) -> None:
     one = FORMATS[name]()
     found = one.read(one.values)
@@ -31,7 +31,7 @@ def test_good_records_are_rows_as_other_code_reads_them(name: str) -> None:
     assert REFUSED not in found or name == "json"
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_damaged_records_are_read_within_their_bytes_as_other_code_reads_them(name: str) -> None:
     count, rows = _strike(name, 0, 640)
     assert 0 < rows < count
@@ -51,7 +51,7 @@ def _read_too_far() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_damaged_records_read_no_foreign_memory_in_a_quarter_of_a_million(name: str) -> None:
     count, rows = _strike(name, 1_000_000, _RECORDS)
     logging.getLogger(__name__).warning("%s: %d records, %d rows, 0 differences", name, count, rows)

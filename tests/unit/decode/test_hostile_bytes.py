@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from frazil.clock import SystemClock
-from packages.protobuf.tests.unit.protobuf_chance import Chance
-from tests.unit.decode.hostile import NAMES, World, mutate, worlds
+from tests.fixtures.chance import Chance
+from tests.needs import has_package, needs
+from tests.unit.decode.hostile import CASES, NAMES, World, mutate, worlds
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _BATCHES = 3
@@ -44,10 +45,10 @@ def _strike(world: World, folder: Path, seed: int) -> None:
 
 
 def test_every_topic_is_struck() -> None:
-    assert tuple(worlds()) == NAMES
+    assert worlds().keys() == {name for name in NAMES if name != "protobuf" or has_package("protobuf")}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_damaged_records_are_refused_and_leave_their_neighbours_alone(name: str, tmp_path: Path) -> None:
     clock, before_kb = SystemClock(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for seed in range(_BATCHES * _TIMES):
@@ -61,8 +62,8 @@ def test_damaged_records_are_refused_and_leave_their_neighbours_alone(name: str,
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("canal", b'"mysqlType":{', b'"mysqlType":{"x":' + b"1" * 5000 + b","),
-        ("canal", b'"pkNames":[', b'"pkNames":[' + b"1" * 5000 + b","),
+        pytest.param("canal", b'"mysqlType":{', b'"mysqlType":{"x":' + b"1" * 5000 + b",", marks=needs("cdc")),
+        pytest.param("canal", b'"pkNames":[', b'"pkNames":[' + b"1" * 5000 + b",", marks=needs("cdc")),
         ("json", b'"', b'"\\ud800'),
         ("json, inferred", b'"', b'"\\ud800'),
     ],
@@ -82,7 +83,7 @@ def test_numbers_of_very_many_digits_and_halves_of_characters_concern_their_reco
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_records_with_any_damage_are_rows_or_bad_records(name: str, tmp_path: Path) -> None:
     clock = SystemClock()
     until_s = clock.monotonic_s() + float(os.environ.get("FRAZIL_SOAK_SECONDS", "600")) / len(NAMES)

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.types import FixedType, IcebergType, UUIDType
 
 from frazil.decode.json.text import TEXT_READERS, TextColumn
-from packages.protobuf.tests.unit.protobuf_chance import Chance
+from tests.fixtures.chance import Chance
 
 _UUID = "12345678-abCD-5678-1234-567812345678"
 _FORM = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

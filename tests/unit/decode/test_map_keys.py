@@ -31,8 +31,11 @@ from frazil.decode.renames import FedColumns
 from frazil.decode.settings import WriterSchema
 from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
 from frazil.schema.selection import DeclaredValues
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import has_package, needs
 from tests.unit.rows.test_writer_schemas import decode
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 INT, LONG, TEXT = 1, 2, 3
 SMALL = bytes.fromhex("0a0508051201780a050806120179")  # {5: "x", 6: "y"}
@@ -63,6 +66,7 @@ def read(
 
 
 @pytest.mark.parametrize("order", [(INT, LONG), (LONG, INT)])
+@needs("protobuf")
 def test_a_first_batch_gets_keys_that_hold_all_of_them(
     schemas: dict[int, WriterSchema], order: tuple[int, int]
 ) -> None:
@@ -75,6 +79,7 @@ def test_a_first_batch_gets_keys_that_hold_all_of_them(
         assert str(requested_fields[()]["m"]) == "map<long, string>"
 
 
+@needs("protobuf")
 def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) -> None:
     wide = read(schemas, LongType(), (INT, SMALL), (LONG, LARGE), (INT, EMPTY))
     assert wide.columns[0].to_pylist() == [[(5, "x"), (6, "y")], [(5, "x"), (2**40, "y")], []]
@@ -91,6 +96,7 @@ def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) 
     )
 
 
+@needs("protobuf")
 def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSchema]) -> None:
     decoded = read(schemas, IntegerType(), (LONG, LARGE), is_rescuing=True)
     assert (decoded.refused.tolist(), decoded.columns[0].to_pylist()) == ([False], [None])
@@ -98,6 +104,7 @@ def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSc
     assert json.loads(decoded.rescued[0].as_py())["m"]["value"] == [[5, "x"], [2**40, "y"]]
 
 
+@needs("protobuf")
 def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -> None:
     decoded = read(schemas, StringType(), (INT, SMALL), (INT, EMPTY))
     assert decoded.refused.tolist() == [True, False]
@@ -106,6 +113,7 @@ def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -
     assert decoded.columns[0].to_pylist()[1] == []
 
 
+@needs("protobuf")
 def test_keys_become_text_where_the_column_is_declared_so(schemas: dict[int, WriterSchema]) -> None:
     decoded = read(
         schemas, StringType(), (INT, SMALL), (INT, EMPTY), (LONG, LARGE), declared=DeclaredValues(coerced=(("m",),))
@@ -121,6 +129,7 @@ def test_keys_become_text_where_the_column_is_declared_so(schemas: dict[int, Wri
         (TimeType(), "ms", [(dt.time(0, 0, 0, 5000), "x"), (dt.time(0, 0, 0, 6000), "y")]),
     ],
 )
+@needs("protobuf")
 def test_integers_of_keys_count_the_days_and_the_milliseconds_of_a_declared_column(
     schemas: dict[int, WriterSchema], key: IcebergType, unit: str, told: list[Any]
 ) -> None:
@@ -131,6 +140,7 @@ def test_integers_of_keys_count_the_days_and_the_milliseconds_of_a_declared_colu
     assert decoded.mismatches[0].reason.endswith(f"has a key that does not fit {key}")
 
 
+@needs("protobuf")
 def test_text_of_keys_is_read_as_the_uuid_of_the_column(schemas: dict[int, WriterSchema]) -> None:
     identity = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
     entry = b"\x0a\x24" + identity.encode() + b"\x12\x01x"

@@ -13,6 +13,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.json.records import decode_json
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import needs
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.rows.test_encodings import message, proto, schema_of, written
 from tests.unit.rows.test_shaped_service import Scenario
@@ -88,6 +89,7 @@ def test_the_column_takes_later_numbers(tmp_path: Path) -> None:
     assert [row["wide"] for row in scenario.rows() if row.get("wide")] == [Decimal(2**64 - 1), Decimal(8)]
 
 
+@needs("protobuf")
 def test_a_number_of_protobuf_beyond_64_bits_names_a_column_of_its_own() -> None:
     schema = proto('syntax = "proto3"; message M { uint64 v = 1; }')
     values = [message(schema, 1, {"v": number}) for number in (7, 2**64 - 1)]

@@ -15,6 +15,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.settings import JsonTypes, Reading
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import cases, needs
 from tests.unit.cdc.test_unsigned import Row
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.rows.test_local_times import TimesScenario
@@ -73,7 +74,7 @@ def test_a_zoned_column_takes_the_text_as_the_moment(tmp_path: Path, text: str) 
     assert [row["v"] for row in scenario.rows()] == [MOMENTS[text].replace(tzinfo=None)]
 
 
-@pytest.mark.parametrize("form", ["json", "avro", "json_schema", "protobuf"])
+@pytest.mark.parametrize("form", cases(["json", "avro", "json_schema", "protobuf"]))
 @pytest.mark.parametrize("text", ["2026-01-31t12:30:00z", "2026-01-31T12:49:32+00:19:32"])
 def test_a_zoned_timestamp_of_debezium_is_the_moment_in_every_format(tmp_path: Path, form: str, text: str) -> None:
     column = ColumnSpec(name="ts", type=parse_type("timestamptz"))
@@ -110,6 +111,7 @@ def test_inferred_times_are_the_same(text: str) -> None:
     assert str(decoded.requested_fields[()]["v"]) == "timestamptz"
 
 
+@needs("cdc")
 def test_the_time_of_a_cloud_event_may_be_in_small_letters(tmp_path: Path) -> None:
     settings: Row = {"envelope": EnvelopeSpec(kind="cloudevents"), "metadata": {"ce_time": "at"}}
     scenario = Scenario(tmp_path, **settings)

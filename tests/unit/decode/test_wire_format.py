@@ -27,7 +27,10 @@ from frazil.decode.wire_format import (
     select_bodies,
     split_headers,
 )
-from frazil_protobuf.wire import split_message_indexes
+from tests.needs import has_package, needs
+
+if has_package("protobuf"):
+    from frazil_protobuf.wire import split_message_indexes
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("0123abcd-0000-4000-8000-00000000000f")
@@ -197,6 +200,7 @@ def test_of_several_headers_the_last_one_with_a_value_counts() -> None:
 
 @pytest.mark.parametrize("indexes", [[0], [1], [0, 0], [2, 5, 1], [300]])
 @pytest.mark.parametrize("schema_id", [1, 2**31 - 1])
+@needs("protobuf")
 def test_what_confluent_s_client_writes_of_a_message_is_read(schema_id: int, indexes: list[int]) -> None:
     named = SchemaId("PROTOBUF", schema_id, str(GUID), indexes)
     values = pa.array([prefix_schema_id_serializer(b"body", None, named)], pa.binary())

@@ -25,11 +25,14 @@ from frazil.report import TaskReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.types import Batch, Commit, Progress
-from frazil_protobuf.protoc import compile_proto
 from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.twins import MemoryCatalog, MemoryJobs, MemorySource
+from tests.needs import has_package, needs
 from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_writer_schemas import framed
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 V1 = avro(id="int")
 PROTO = 'syntax = "proto3"; message M { int32 id = 1; }'
@@ -204,7 +207,7 @@ def make_tables_service(tmp_path: Path) -> Iterator[Callable[[str], ManyTables]]
         tables_service.end()
 
 
-@pytest.mark.parametrize("hung", ["registry", "protoc"])
+@pytest.mark.parametrize("hung", ["registry", pytest.param("protoc", marks=needs("protobuf"))])
 def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
     make_tables_service: Callable[[str], ManyTables], monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:

@@ -21,8 +21,11 @@ from frazil.spec.settings import LimitsSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Progress
 from frazil_testing.twins import MemoryCatalog
-from packages.deadletters.tests.unit import scene as dead_letter_scene
+from tests.needs import has_package, needs
 from tests.unit.ingest.service_scene import Scene, only, turn_until
+
+if has_package("deadletters"):
+    from packages.deadletters.tests.unit import scene as dead_letter_scene
 
 _REPORTED = "records need a schema change that changes nothing: field "
 _FIRST, _SECOND = {"x": 1, "o": {"p": 1}}, {"x": 2, "o": {"p": 2, "q": 3}}
@@ -104,6 +107,7 @@ def _scene_of_dead_letters(root: Path, no_op_change: int) -> dead_letter_scene.S
     return scene
 
 
+@needs("deadletters")
 def test_dead_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
     scene = _scene_of_dead_letters(tmp_path, no_op_change=2)
     with pytest.raises(SpecError, match=f"{_REPORTED}o.q"):
@@ -111,6 +115,7 @@ def test_dead_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_
     assert len(scene.dead_letters()) == 1
 
 
+@needs("deadletters")
 def test_dead_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
     scene = _scene_of_dead_letters(tmp_path, no_op_change=1)
     assert scene.replayer.replay(scene.table, Selection()).replayed == 1

@@ -14,6 +14,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.ingest.batches.services import Services
 from frazil.ingest.tables.schemas import Schemas
 from frazil_testing.memory_registry import MemoryRegistry
+from tests.needs import cases
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.test_routes import Routed
 from tests.unit.rows.test_writer_schemas import framed
@@ -68,7 +69,7 @@ FORMATS: dict[str, tuple[Encode, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", cases(FORMATS))
 def test_each_record_is_in_its_table_once_wherever_processes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -17,6 +17,7 @@ from frazil.ingest.tables.table import Table
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import EnvelopeSpec, KeySpec
+from tests.needs import needs
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import only
 
@@ -268,6 +269,7 @@ def test_a_change_without_a_value_that_a_column_needs_stops_the_table_until_the_
     assert made.rows("n.a") == [{"id": 1, "n": "ab", "m": "c"}]
 
 
+@needs("cdc")
 def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:
     records = Schema(NestedField(1, "a", StringType(), required=False))
     spec = TableSpec.model_validate(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docs.scan import ROOT, name_of, nodes, sources
 from frazil.cli.commands import every_command
+from tests.needs import needs_all
 
 #: Commands that read, or write files and processes of their user alone.
 _UNRECORDED = {
@@ -37,6 +38,7 @@ _UNRECORDED = {
 _THROUGH_THE_API = {"pause", "reset", "resume", "stand-down"}
 
 
+@needs_all()
 def test_every_command_is_recorded_or_changes_nothing_or_calls_the_api() -> None:
     commands = {command.name for command in every_command() if not command.name.startswith("import ")}
     recorded = {operation for operation, _ in recorded_operations()}
@@ -50,6 +52,7 @@ def test_a_command_is_recorded_where_it_is_implemented() -> None:
     assert {operation: targets[operation][-len(place) :] for operation, place in places.items()} == places
 
 
+@needs_all()
 def test_the_page_names_every_command_that_is_recorded() -> None:
     page = (ROOT / "docs/security/audit.md").read_text()
     [row] = re.findall(r"^\| `operation` \|(.*), or the operation of the", page, re.MULTILINE)

@@ -17,6 +17,7 @@ from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.ops.reports import Problem
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, Progress
+from tests.needs import needs
 from tests.unit.ops.conftest import Scenario
 
 
@@ -444,6 +445,7 @@ def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: S
     assert (widened.action, columns(widened)) == ("change", [("id", "long", "widened")])
 
 
+@needs("cdc")
 def test_records_that_look_like_changes_are_reported_with_their_envelope(scenario: Scenario) -> None:
     metadata = {"operation": "load", "record-type": "data"}
     produce(scenario, "a", {"data": {"id": 1}, "metadata": metadata}, {"data": {"id": 2}, "metadata": metadata})
@@ -458,6 +460,7 @@ def test_records_that_look_like_changes_are_reported_with_their_envelope(scenari
     assert (planned["s.b"].warnings, columns(planned["s.b"])) == ((), [("id", "long", "inferred")])
 
 
+@needs("cdc")
 def test_events_have_columns_of_their_attributes_and_of_their_data(scenario: Scenario) -> None:
     produce(scenario, "a", {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {"id": 1}}, {"id": 2})
     table = plan(scenario, "tables: {s.a: {topic: a, envelope: cloudevents}}\n")["s.a"]
@@ -558,6 +561,7 @@ def test_the_plan_of_one_table_is_made_alone_unless_a_route_makes_it(scenario: S
     assert raised.value.remedy == "did you mean `s.order`?"
 
 
+@needs("state")
 def test_a_count_of_records_is_planned_as_a_count(scenario: Scenario) -> None:
     produce(scenario, "a", {"id": 1, "n": 2})
     table = plan(scenario, "tables: {s.a: {topic: a, mode: upsert, key_columns: [id], merge: {n: sum, rows: count}}}\n")

@@ -13,6 +13,7 @@ from frazil.ops.check import check_tables, comparison
 from frazil.ops.plan import plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.types import DataFile
+from tests.needs import needs
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_plan import commit, plan, produce
 
@@ -66,13 +67,14 @@ def test_check_names_it_too(scenario: Scenario) -> None:
         "topic: a, start: latest",
         "topic: a, start: 2026-01-31T00:00:00Z",
         "topic: a, mode: upsert, key_columns: [id]",
-        "topic: a, dedupe: {by: [id]}",
+        pytest.param("topic: a, dedupe: {by: [id]}", marks=needs("state")),
     ],
 )
 def test_nothing_is_said_where_no_record_becomes_a_second_row(scenario: Scenario, settings: str) -> None:
     assert warnings(scenario, settings) == ()
 
 
+@needs("state")
 def test_sums_would_have_the_records_twice(scenario: Scenario) -> None:
     settings = "topic: a, mode: upsert, key_columns: [id], merge: {n: count}"
     assert warnings(scenario, settings) == (WARNING,)

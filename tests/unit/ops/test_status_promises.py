@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from markupsafe import Markup
 
 from frazil.catalog.layout import Layout
@@ -25,6 +26,8 @@ from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import (
     MaintenanceReport,
     Observations,
+    PipelineReport,
+    ProcessState,
     VerificationReport,
     as_document,
     ended_document,
@@ -37,10 +40,15 @@ from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.stages.expect_settings import ExpectationSpec
 from frazil.types import Commit, OffsetRange, OrderProgress, Resolved, RestProgress, Totals
-from frazil_console.figures import LastHour, cells_of, figures_of
-from frazil_http.metrics import TABLE, value_of
 from frazil_testing.twins import FakeClock
+from tests.needs import has_package, needs
 from tests.unit.ops.test_status import NOW_MS, Scene, text_of
+
+if has_package("http"):
+    from frazil_http.metrics import TABLE, value_of
+
+if has_package("console"):
+    from frazil_console.figures import LastHour, cells_of, figures_of
 
 PROMISES = Path(__file__).with_name("status_promises.json")
 
@@ -78,7 +86,18 @@ def known_table(scene: Scene) -> Table:
     return table
 
 
-def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Known:
+    """The table, and what a running process reports of it."""
+
+    table: Table
+    file: StateFile
+    state: ProcessState
+    report: PipelineReport
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Known:
     table = known_table(Scene(tmp_path))
     file = StateFile(tmp_path, "p", FakeClock(NOW_MS), str, "jdbc:sqlite:x")
     members = (Member("one", "1", 5, is_warm=True), Member("two", "2", 6, is_warm=False))
@@ -101,16 +120,35 @@ def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) ->
     )
     assert file.state is not None
     health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)
-    report = report_running("p", [table], file.state, {"s.a": health}, NOW_MS)
+    return Known(table, file, file.state, report_running("p", [table], file.state, {"s.a": health}, NOW_MS))
+
+
+def promised(*names: str) -> dict[str, Any]:
+    """What is promised of these places."""
+    promises = json.loads(PROMISES.read_text())
+    return {name: promises[name] for name in names}
+
+
+def test_what_is_known_of_a_table_is_shown_as_it_was_promised(known: Known) -> None:
     shown = {
-        "frazil status": as_document(report),
-        "frazil run": ended_document(status_of(table)),
-        "state file": json.loads(file.path.read_text()),
-        "text": text_of(report, 150).splitlines(),
-        "metrics": {one.name: value_of(one, report.tables[0], table) for one in TABLE},
-        "console": cells_of(figures_of(file.state.table("s.a"), LastHour(2.5, 7.0, Markup("")), NOW_MS), NOW_MS),
+        "frazil status": as_document(known.report),
+        "frazil run": ended_document(status_of(known.table)),
+        "state file": json.loads(known.file.path.read_text()),
+        "text": text_of(known.report, 150).splitlines(),
     }
-    assert json.loads(frozen(shown)) == json.loads(PROMISES.read_text())
+    assert json.loads(frozen(shown)) == promised(*shown)
+
+
+@needs("http")
+def test_metrics_of_a_table_are_as_they_were_promised(known: Known) -> None:
+    shown = {"metrics": {one.name: value_of(one, known.report.tables[0], known.table) for one in TABLE}}
+    assert json.loads(json.dumps(shown)) == promised("metrics")
+
+
+@needs("console")
+def test_the_console_shows_of_a_table_what_was_promised(known: Known) -> None:
+    figures = figures_of(known.state.table("s.a"), LastHour(2.5, 7.0, Markup("")), NOW_MS)
+    assert json.loads(json.dumps({"console": cells_of(figures, NOW_MS)})) == promised("console")
 
 
 def frozen(shown: dict[str, Any]) -> str:

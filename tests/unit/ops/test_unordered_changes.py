@@ -12,6 +12,7 @@ import pytest
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ops.check import check_records, check_tables, comparison
 from frazil.ops.plan import PlannedTable, plan_tables
+from tests.needs import needs
 from tests.unit.ops.conftest import Scenario
 
 _UPSERT = "envelope: debezium, mode: upsert, key: {format: json}"
@@ -66,6 +67,7 @@ def test_several_topics_of_one_table_ask_for_an_order(scenario: Scenario, topics
     assert _plan(scenario, f"{topics}, envelope: debezium, changelog: true").warnings == ()
 
 
+@needs("cdc")
 def test_envelopes_without_a_position_are_not_asked_for_one(scenario: Scenario) -> None:
     for number in (1, 2):
         scenario.source.create(f"ev_0{number}")

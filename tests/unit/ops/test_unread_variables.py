@@ -10,6 +10,7 @@ from frazil.ops.observers import check_observers
 from frazil.plugins import extras
 from frazil.plugins.extras import unread_variables
 from frazil.spec import load_spec
+from tests.needs import needs
 
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -29,6 +30,7 @@ def test_a_variable_without_its_package_is_a_warning_that_names_what_to_install(
     )
 
 
+@needs("telemetry")
 def test_a_variable_that_is_empty_or_switched_off_or_has_its_package_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {_ENDPOINT: "http://collector:4318", "OPENLINEAGE_URL": "http://m:5000"}
     assert list(unread_variables(environment)) == []

@@ -13,6 +13,7 @@ from docs.remedies import Remedy, remedies
 from docs.scan import GAP, ROOT, name_of, nodes, sources
 from frazil.errors import SpecError
 from frazil.spec import load_spec
+from tests.needs import needs_all
 from tests.unit.remedies.followed import BY_PEOPLE, FOLLOWED
 from tests.unit.spec.refusals import ENVIRONMENT, read_parts
 
@@ -40,6 +41,7 @@ ELSEWHERE = {
 """Followed in test_pipeline_files.py, with files and variables beside the pipeline file, or with long names in unit/spec."""
 
 
+@needs_all()
 def test_every_remedy_of_the_pipeline_file_is_followed(tmp_path: Path) -> None:
     path, shown = tmp_path / "pipeline.yaml", []
     for mistake in (one for part in read_parts() for one in part.mistakes if one.corrections):
@@ -52,6 +54,7 @@ def test_every_remedy_of_the_pipeline_file_is_followed(tmp_path: Path) -> None:
     assert {remedy.text for remedy in written} - followed - BY_PEOPLE.keys() - FOLLOWED.keys() == set()
 
 
+@needs_all()
 def test_every_other_remedy_is_followed_by_a_test_or_by_people() -> None:
     others = {remedy.text for remedy in remedies() if not OF_FILES.match(remedy.module)}
     assert others - FOLLOWED.keys() - BY_PEOPLE.keys() == set()
@@ -60,6 +63,7 @@ def test_every_other_remedy_is_followed_by_a_test_or_by_people() -> None:
     assert FOLLOWED.keys() & BY_PEOPLE.keys() == set()
 
 
+@needs_all()
 def test_the_tests_that_follow_remedies_are_there() -> None:
     missing = []
     for test in sorted(set(FOLLOWED.values())):

@@ -15,6 +15,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.schema.conflicts import refused_changes
+from tests.needs import needs
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator
 from tests.unit.rows.test_writer_schemas import framed
@@ -469,6 +470,7 @@ def test_a_change_that_is_refused_is_followed_once_its_remedy_is_done(tmp_path: 
     assert [getattr(value, "year", value) for value in rows] == changed.values
 
 
+@needs("protobuf")
 def test_keys_that_got_wider_go_to_another_column(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     more = "value: {format: protobuf}"

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from google.protobuf import descriptor_pb2
 
-from docs.generate import REFERENCE
+from docs.scan import ROOT
 from frazil.column_names import MAX_NAME_BYTES
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
@@ -26,11 +24,7 @@ from frazil.registry.port import UnusableSchema
 from frazil.rows.writer_schemas import struct_of
 from frazil.schema.parts import MAX_LEVELS
 from frazil.spec.settings import DeadLettersSpec, LimitsSpec
-from frazil_jsonschema import kinds, refs
-from frazil_jsonschema import types as json_schema
-from frazil_protobuf import layout, wire
-from frazil_protobuf import schema as protobuf
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import needs
 from tests.unit.decode.test_amplification import AVRO_ITEM, WIDTH, target, took, zigzag
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.schema.test_name_case import dead_letters_of
@@ -54,8 +48,6 @@ def schema_of(kind: str, text: Any) -> WriterSchema:
     """A schema as the driver sends it to tasks."""
     if isinstance(text, WriterSchema):
         return text
-    if kind == "protobuf":
-        return WriterSchema(kind, text, (), compile_proto(text, ()))
     schema = WriterSchema(kind, json.dumps(text), ())
     try:
         struct_of(schema)
@@ -94,7 +86,7 @@ def _no_prefix(length: int) -> bytes:  # noqa: ARG001  (one signature for all)
     return b""
 
 
-def _sized(head: bytes, tail: bytes, prefix: Callable[[int], bytes] = _no_prefix) -> Callable[[int, int | None], bytes]:
+def sized(head: bytes, tail: bytes, prefix: Callable[[int], bytes] = _no_prefix) -> Callable[[int, int | None], bytes]:
     """Records of a size in bytes, of which a text of any length is filled."""
 
     def record(number: int, size: int | None) -> bytes:
@@ -106,9 +98,7 @@ def _sized(head: bytes, tail: bytes, prefix: Callable[[int], bytes] = _no_prefix
     return record
 
 
-PROTO = 'syntax = "proto3"; message R { int64 id = 1; string s = 2; repeated bool l = 3; R r = 4; }'
 AVRO_TEXT = record_type({"name": "s", "type": "string"})
-JSON_TEXT = {"type": "object", "properties": {"id": {"type": "integer"}, "s": {"type": "string"}}}
 NESTED_AVRO = {
     "type": "record", "name": "r", "fields": [ID_FIELD, {"name": "r", "type": ["null", "r"], "default": None}]
 }  # fmt: skip
@@ -133,11 +123,6 @@ def deep_avro(number: int, size: int | None) -> bytes:
     return frame(1) + b"".join(zigzag(number) + (b"\x02" if n < depth - 1 else b"\0") for n in range(depth))
 
 
-def far_number(number: int, size: int | None) -> bytes:
-    key = b"" if size is None else varint(size << 3) + b"\x01"
-    return frame(1) + b"\0" + b"\x08" + varint(number) + key
-
-
 def long_varint(number: int, size: int | None) -> bytes:
     """A record whose id takes so many bytes, of which the last ones are zeros."""
     head = varint(number)
@@ -148,37 +133,6 @@ def long_varint(number: int, size: int | None) -> bytes:
 
 def long_zigzag(number: int, size: int | None) -> bytes:
     return frame(1) + long_varint(number * 2, size)[7:] + zigzag(0)
-
-
-def nested_messages(levels: int) -> WriterSchema:
-    """Messages that are declared in each other, one more than protoc reads from a text."""
-    of = descriptor_pb2.FieldDescriptorProto
-    field = of(name="id", number=1, type=of.TYPE_INT64, label=of.LABEL_OPTIONAL)
-    message = descriptor_pb2.DescriptorProto(name="M", field=[field])
-    for _ in range(levels - 1):
-        message = descriptor_pb2.DescriptorProto(name="M", field=[field], nested_type=[message])
-    file = descriptor_pb2.FileDescriptorProto(name="m.proto", syntax="proto3", message_type=[message])
-    return WriterSchema("protobuf", "", (), descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
-
-
-def proto_indexes(number: int, size: int | None) -> bytes:
-    """A record of the message so far inside of others."""
-    indexes = b"\0" if size is None else zigzag(size) + bytes(size)
-    return frame(1) + indexes + b"\x08" + varint(number)
-
-
-def proto_groups(number: int, size: int | None) -> bytes:
-    """A record with unknown groups in each other."""
-    depth = 0 if size is None else size
-    return frame(1) + b"\0\x08" + varint(number) + b"\x4b" * depth + b"\x4c" * depth
-
-
-def proto_chain(number: int, size: int | None) -> bytes:
-    """A record with a message of its own type, and so many inside of that."""
-    chain = b""
-    for _ in range(0 if size is None else size + 1):
-        chain = b"\x22" + varint(len(chain)) + chain
-    return frame(1) + b"\0\x08" + varint(number) + chain
 
 
 LONG_NAME = "n" * 2000
@@ -229,13 +183,9 @@ def avro_items(number: int, size: int | None) -> bytes:
 CASES = [
     Case("bytes of a record's value", 1000, "too_large",
          Reading(on_bad="dead_letter", unknown_fields="drop", max_record_bytes=1000),
-         _sized(b'{"id": %d, "s": "', b'"}')),
+         sized(b'{"id": %d, "s": "', b'"}')),
     Case("bytes of a record's value", 1000, "too_large", reading("avro", AVRO_TEXT, max_record_bytes=1000),
-         _sized(frame(1), b"", zigzag)),
-    Case("bytes of a record's value", 1000, "too_large", reading("json_schema", JSON_TEXT, max_record_bytes=1000),
-         _sized(frame(1) + b'{"id": %d, "s": "', b'"}')),
-    Case("bytes of a record's value", 1000, "too_large", reading("protobuf", PROTO, max_record_bytes=1000),
-         _sized(frame(1) + b"\0", b"\x18\x01", lambda n: b"\x12" + varint(n))),
+         sized(frame(1), b"", zigzag)),
     Case("items of one Avro array or map", numbers.MAX_ITEMS, "too_large",
          reading("avro", record_type({"name": "l", "type": {"type": "array", "items": "boolean"}})), avro_list),
     Case("array items without bytes (null, empty records) of an Avro record", numbers.MAX_EMPTY_ITEMS, "too_large",
@@ -243,13 +193,7 @@ CASES = [
     Case("levels of JSON below the record", grammar.MAX_DEPTH, "too_deep",  # Below the record.
          Reading(on_bad="dead_letter", unknown_fields="drop"), deep_json),
     Case("levels of Avro values and schemas", avro.MAX_LEVELS, "too_deep", reading("avro", NESTED_AVRO), deep_avro),
-    Case("the number of a Protobuf field", layout.MAX_NUMBER, "malformed", reading("protobuf", PROTO), far_number),
-    Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("protobuf", PROTO), long_varint),
     Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("avro", AVRO_TEXT), long_zigzag),
-    Case("message indexes of a Protobuf record", wire.MAX_INDEXES, "malformed",
-         reading("protobuf", nested_messages(wire.MAX_INDEXES)), proto_indexes),
-    Case("levels of Protobuf messages", layout.MAX_DEPTH, "too_deep", reading("protobuf", PROTO), proto_groups),
-    Case("levels of Protobuf messages", 100, "too_deep", reading("protobuf", PROTO), proto_chain),
     Case("characters of names in an Avro value that becomes JSON", numbers.MAX_JSON_CHARACTERS, "too_large",
          reading("avro", NAMES_AVRO), avro_names),
     Case("cells of the array and map items of an Avro record", 0, "too_large",
@@ -257,76 +201,75 @@ CASES = [
 ]  # fmt: skip
 
 
+def check_record(folder: Path, case: Case, more: int) -> None:
+    """Asserts what becomes of a record so much above a limit, and of its neighbours."""
+    values = [case.record(0, None), case.record(1, case.at + more), case.record(2, None)]
+    _, rows, dead_letters = took(target(folder, case.reading, {"id": "long"}), values)
+    assert (rows, dead_letters) == (([0, 2], [(1, case.kind)]) if more > 0 else ([0, 1, 2], []))
+
+
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.limit}-{case.reading.format}" for case in CASES])
 def test_a_record_above_a_limit_is_a_dead_letter_and_its_neighbours_are_rows(
     tmp_path: Path, case: Case, more: int
 ) -> None:
-    values = [case.record(0, None), case.record(1, case.at + more), case.record(2, None)]
-    _, rows, dead_letters = took(target(tmp_path, case.reading, {"id": "long"}), values)
-    assert (rows, dead_letters) == (([0, 2], [(1, case.kind)]) if more > 0 else ([0, 1, 2], []))
+    check_record(tmp_path, case, more)
 
 
-def many_fields(kind: str, count: int) -> Any:
+def many_fields(count: int) -> Any:
     """A schema with so many fields, one of them the id."""
-    if kind == "avro":
-        return record_type(*({"name": f"f{n}", "type": "null"} for n in range(count - 1)))
-    if kind == "protobuf":
-        fields = " ".join(f"int64 f{n} = {n + 2};" for n in range(count - 1))
-        return f'syntax = "proto3"; message R {{ int64 id = 1; {fields} }}'
-    names = ("id", *(f"f{n}" for n in range(count - 1)))
-    return {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    return record_type(*({"name": f"f{n}", "type": "null"} for n in range(count - 1)))
 
 
-def deep_schema(kind: str, levels: int) -> Any:
+def deep_schema(levels: int) -> Any:
     """A schema of so many levels."""
-    if kind == "avro":
-        inner: Any = "null"
-        for n in range(levels - 1):
-            inner = {"type": "record", "name": f"r{n}", "fields": [{"name": "x", "type": inner}]}
-        return record_type({"name": "x", "type": inner})
-    if kind == "protobuf":
-        messages = " ".join(f"message M{n} {{ {f'M{n - 1}' if n else 'int64'} m = 1; }}" for n in range(levels - 1))
-        return f'syntax = "proto3"; message R {{ int64 id = 1; M{levels - 2} x = 2; }} {messages}'
-    inside: Any = {"type": "integer"}
-    for _ in range(levels - 1):
-        inside = {"type": "object", "properties": {"x": inside}}
-    return {"type": "object", "properties": {"id": {"type": "integer"}, "x": inside}}
+    inner: Any = "null"
+    for n in range(levels - 1):
+        inner = {"type": "record", "name": f"r{n}", "fields": [{"name": "x", "type": inner}]}
+    return record_type({"name": "x", "type": inner})
 
 
-def long_schema(kind: str, size: int) -> Any:
+def long_schema(size: int) -> Any:
     """A schema of so many bytes."""
-    text = {"doc": ""} if kind == "avro" else {"description": ""}
-    plain = many_fields(kind, 1) | text
-    return plain | {name: "x" * (size - len(json.dumps(plain))) for name in text}
+    plain = many_fields(1) | {"doc": ""}
+    return plain | {"doc": "x" * (size - len(json.dumps(plain)))}
+
+
+@dataclass(frozen=True)
+class SchemaCase:
+    """A limit that a schema can exceed."""
+
+    #: The row of the page of limits.
+    limit: str
+    #: Makes a schema of a size.
+    make: Callable[[int], Any]
+    #: The largest size that is read.
+    at: int
 
 
 SCHEMAS = [
-    ("fields of an Avro schema", "avro", many_fields, avro.MAX_FIELDS),
-    ("fields of a Protobuf schema", "protobuf", many_fields, protobuf.MAX_FIELDS),
-    ("fields of a JSON Schema", "json_schema", many_fields, kinds.MAX_FIELDS),
-    ("levels of Avro values and schemas", "avro", deep_schema, avro.MAX_LEVELS),
-    ("levels of a Protobuf schema", "protobuf", deep_schema, protobuf.MAX_LEVELS),
-    ("levels of a JSON Schema", "json_schema", deep_schema, json_schema.MAX_DEPTH),
-    ("bytes of an Avro schema with its references", "avro", long_schema, avro.MAX_TEXT_BYTES),
-    ("bytes of a JSON Schema with its references", "json_schema", long_schema, refs.MAX_BYTES),
+    SchemaCase("fields of an Avro schema", many_fields, avro.MAX_FIELDS),
+    SchemaCase("levels of Avro values and schemas", deep_schema, avro.MAX_LEVELS),
+    SchemaCase("bytes of an Avro schema with its references", long_schema, avro.MAX_TEXT_BYTES),
 ]
-BODIES: dict[str, Callable[[int], bytes]] = {
-    "avro": zigzag,
-    "protobuf": lambda number: b"\0\x08" + varint(number),
-    "json_schema": lambda number: b'{"id": %d}' % number,
-}
+
+
+def check_schema(
+    folder: Path, kind: str, case: SchemaCase, plain: Any, body: Callable[[int], bytes], more: int
+) -> None:
+    """Asserts what becomes of a record whose schema is so much above a limit, and of its neighbours."""
+    how = reading(kind, plain, case.make(case.at + more))
+    values = [frame(schema) + body(number) for number, schema in enumerate((1, 2, 1))]
+    _, rows, dead_letters = took(target(folder, how, {"id": "long"}), values)
+    assert (rows, dead_letters) == (([0, 2], [(1, "unusable_schema")]) if more > 0 else ([0, 1, 2], []))
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-@pytest.mark.parametrize(("limit", "kind", "make", "at"), SCHEMAS, ids=[name for name, *_ in SCHEMAS])
+@pytest.mark.parametrize("case", SCHEMAS, ids=[case.limit for case in SCHEMAS])
 def test_a_schema_above_a_limit_is_unusable_for_its_own_records_alone(
-    tmp_path: Path, limit: str, kind: str, make: Callable[[str, int], Any], at: int, more: int
+    tmp_path: Path, case: SchemaCase, more: int
 ) -> None:
-    how = reading(kind, many_fields(kind, 1), make(kind, at + more))
-    values = [frame(schema) + BODIES[kind](number) for number, schema in enumerate((1, 2, 1))]
-    _, rows, dead_letters = took(target(tmp_path, how, {"id": "long"}), values)
-    assert (rows, dead_letters) == (([0, 2], [(1, "unusable_schema")]) if more > 0 else ([0, 1, 2], [])), limit
+    check_schema(tmp_path, "avro", case, many_fields(1), zigzag, more)
 
 
 def inferred(size: int) -> dict[str, Any]:
@@ -369,6 +312,8 @@ def test_new_fields_above_a_limit_make_a_dead_letter_of_their_record_alone(
     assert (found, dead) == (([0, 2], [(1, kind)]) if more > 0 else ([0, 1, 2], [])), limit
 
 
+_JSON_SCHEMA = "../../packages/jsonschema/tests/unit/test_at_limits.py"
+_PROTOBUF = "../../packages/protobuf/tests/unit/test_at_limits.py"
 _LOOKUPS = "../../packages/lookup/tests/unit/test_lookup_limits.py"
 ELSEWHERE = {
     **dict.fromkeys(
@@ -385,7 +330,23 @@ ELSEWHERE = {
         "rows/test_cells_at_limits.py", "test_a_chunk_with_one_cell_too_many_is_read_in_two_and_all_of_it_becomes_rows"
     ),
     "cells of the list and map items of a Protobuf record": (
-        "rows/test_cells_at_limits.py", "test_a_protobuf_record_whose_items_take_one_cell_too_many_is_a_dead_letter"
+        _PROTOBUF, "test_a_record_whose_items_take_one_cell_too_many_is_a_dead_letter"
+    ),
+    **dict.fromkeys(
+        (
+            "the number of a Protobuf field", "message indexes of a Protobuf record", "levels of Protobuf messages",
+        ),
+        (_PROTOBUF, "test_a_record_above_a_limit_is_a_dead_letter_and_its_neighbours_are_rows"),
+    ),
+    **dict.fromkeys(
+        ("fields of a Protobuf schema", "levels of a Protobuf schema"),
+        (_PROTOBUF, "test_a_schema_above_a_limit_is_unusable_for_its_own_records_alone"),
+    ),
+    **dict.fromkeys(
+        (
+            "fields of a JSON Schema", "levels of a JSON Schema", "bytes of a JSON Schema with its references",
+        ),
+        (_JSON_SCHEMA, "test_a_schema_above_a_limit_is_unusable_for_its_own_records_alone"),
     ),
     "values of a Protobuf message that becomes JSON": (
         "../../packages/protobuf/tests/unit/test_json.py", "test_messages_of_very_many_values_are_refused"
@@ -409,35 +370,12 @@ ELSEWHERE = {
 """The tests of limits that are no case above."""
 
 
+@needs("jsonschema", "lookup", "protobuf")
 def test_every_limit_of_the_page_is_tested() -> None:
-    page = (REFERENCE / "limits.md").read_text()
+    page = (ROOT / "docs/reference/limits.md").read_text()
     table = page[: page.index("## Memory and time")]
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \| [^|]+ \|$", table, re.MULTILINE)
     named = {row for row in rows if row not in ("quantity", "---")}
-    here = {case.limit for case in CASES} | {name for name, *_ in (*SCHEMAS, *NEW_FIELDS)}
+    here = {case.limit for case in (*CASES, *SCHEMAS)} | {name for name, *_ in NEW_FIELDS}
     assert named == here | ELSEWHERE.keys()
     assert [name for file, name in ELSEWHERE.values() if f"def {name}(" not in (UNIT / file).read_text()] == []
-
-
-def test_each_of_hundreds_of_bad_protobuf_records_has_its_own_reason(tmp_path: Path) -> None:
-    count, size = 6, 50  # More required fields than a few dozen are refused in one message.
-    messages = " ".join(
-        f"message M{k} {{ {' '.join(f'required int64 f{k}_{n} = {n + 1};' for n in range(size))} }}"
-        for k in range(count)
-    )
-    parts = " ".join(f"optional M{k} m{k} = {k + 2};" for k in range(count))
-    how = reading("protobuf", f'syntax = "proto2"; message R {{ required int64 id = 1; {parts} }} {messages}')
-
-    def record(number: int) -> bytes:
-        """The record lacks one of the required fields; the last one has all of a message's."""
-        part, left = min(number // size, count - 1), number - size * min(number // size, count - 1)
-        inner = b"".join(varint((n + 1) << 3) + b"\x01" for n in range(size) if n != left)
-        return frame(1) + b"\0\x08" + varint(number) + varint((part + 2) << 3 | 2) + varint(len(inner)) + inner
-
-    values = [record(number) for number in range(count * size + 1)]
-    report, rows, _ = took(target(tmp_path, how, {"id": "long"}), values)
-    assert rows == [count * size]
-    tables = [pq.read_table(file.path) for file in report.written.dead_letters]
-    reasons = [(one["path"], one["message"]) for table in tables for one in table.to_pylist()]
-    names = [(f"m{k}.f{k}_{n}", f"required field f{k}_{n} is missing") for k in range(count) for n in range(size)]
-    assert reasons == names

@@ -11,10 +11,8 @@ import pytest
 
 from frazil.decode import limits
 from frazil.ingest.tasks.task import read_records
-from frazil_protobuf import layout
-from tests.unit.decode.test_amplification import FORMATS, ITEMS, WIDE, target, took
+from tests.unit.decode.test_amplification import CASES, FORMATS, ITEMS, WIDE, target, took
 from tests.unit.ingest.targets import records_of
-from tests.unit.rows.test_at_limits import PROTO, at_excess, frame, reading, varint
 
 
 def least(is_read: Callable[[int], bool]) -> int:
@@ -26,7 +24,7 @@ def least(is_read: Callable[[int], bool]) -> int:
     return high
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_record_with_one_cell_too_many_is_a_dead_letter_and_its_neighbours_are_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -45,7 +43,7 @@ def test_a_record_with_one_cell_too_many_is_a_dead_letter_and_its_neighbours_are
         assert (rows, dead_letters) == expected, more
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_chunk_with_one_cell_too_many_is_read_in_two_and_all_of_it_becomes_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -63,30 +61,3 @@ def test_a_chunk_with_one_cell_too_many_is_read_in_two_and_all_of_it_becomes_row
     for more in (-1, 0, 1):
         assert pieces(most - more) == ([2, 2] if more > 0 else [4])
         assert took(table, values)[1:] == ([0, 1, 2, 3], [])
-
-
-PROTO_ITEMS = PROTO.replace("message R {", "message R { repeated E e = 5; repeated string t = 6;") + (
-    f"message E {{ {' '.join(f'int64 f{n} = {n + 1};' for n in range(999))} }}"
-)
-
-
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_a_protobuf_record_whose_items_take_one_cell_too_many_is_a_dead_letter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
-) -> None:
-    # The limit of the cells of any record is below that of its items.
-    monkeypatch.setattr(limits, "MAX_RECORD_CELLS", 2**25)
-    monkeypatch.setattr(limits, "MAX_BATCH_CELLS", 2**25)
-    count = layout.MAX_CELLS // (1000 - 16) + 1
-
-    def make(more: int, spare: int) -> bytes:
-        return b"\x08\x01" + b"\x2a\0" * count + b"\x32\0" * more + b"\x4a" + varint(spare) + b"x" * spare
-
-    values = [
-        b"\x08\0\x2a\0",
-        at_excess(make, 1000 * count, layout.MAX_CELLS, 8, more),
-        b"\x08\x02\x2a\0",
-    ]
-    how = reading("protobuf", PROTO_ITEMS)
-    _, rows, dead_letters = took(target(tmp_path, how, {"id": "long"}), [frame(1) + b"\0" + one for one in values])
-    assert (rows, dead_letters) == (([0, 2], [(1, "too_large")]) if more > 0 else ([0, 1, 2], []))

@@ -21,7 +21,7 @@ from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_column_type, parse_type
-from frazil_jsonschema.types import refused_changes
+from tests.needs import has_package, needs
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.ingest.tables.test_schemas import Scenario as Registered
 from tests.unit.ingest.tables.test_schemas import avro
@@ -31,6 +31,9 @@ from tests.unit.rows.test_writer_schemas import decode, framed
 from tests.unit.rows.test_writer_schemas import fields_of as columns_of
 from tests.unit.spec.pipeline_file import with_table
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
+
+if has_package("jsonschema"):
+    from frazil_jsonschema.types import refused_changes
 
 _KEPT = {
     "7": "7",
@@ -150,6 +153,7 @@ def test_bytes_are_no_text_that_a_declaration_keeps() -> None:
     assert [(one.kind, "coerce" in one.reason) for one in decoded.mismatches] == [("type_mismatch", False)]
 
 
+@needs("protobuf")
 def test_values_of_protobuf_are_kept_as_text() -> None:
     schema = proto(
         'syntax = "proto3"; message R { int32 a = 1; bool b = 2; S c = 3; repeated int64 d = 4; } message S { int32 x = 1; }'
@@ -161,6 +165,7 @@ def test_values_of_protobuf_are_kept_as_text() -> None:
     assert [column[0].as_py() for column in decoded.columns] == ["5", "true", '{"x":1}', "[1,2]"]
 
 
+@needs("jsonschema")
 def test_a_schema_of_json_asks_for_no_change_of_a_column_that_is_declared_so() -> None:
     table = parse_type("struct<v: string, d: date, t: time>")
     written_as = parse_type("struct<v: double, d: long, t: long>")

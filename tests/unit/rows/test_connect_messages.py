@@ -21,6 +21,7 @@ from frazil.rows.record_keys import decode_keys
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import needs
 from tests.unit.rows.test_encodings import message, proto
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -407,6 +408,7 @@ def test_a_declared_time_has_the_unit_of_connects_type(
     assert scenario.rows() == [{"t": second, "l": [second], "s": {"t": second, "d": day}, "d": day, "n": second}]
 
 
+@needs("protobuf")
 def test_a_declared_date_has_the_day_of_a_google_date(tmp_path: Path) -> None:
     text = 'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date day = 1; }'
     columns = (ColumnSpec(name="Day", type=parse_type("date")),)

@@ -18,6 +18,7 @@ from frazil.spec.load import load_spec
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
 from frazil_testing.twins import MemorySource
+from tests.needs import needs
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.rows.test_encodings import message, proto
 from tests.unit.rows.test_shaped_service import Scenario as ShapedScenario
@@ -208,6 +209,7 @@ def tell(scenario: Scenario, text: str, content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "struct<by: string>"])
+@needs("protobuf")
 def test_a_message_gets_its_first_field(tmp_path: Path, kind: str) -> None:
     without, having = _EVENT.format(""), _EVENT.format("string by = 1;")
     scenario = Scenario(tmp_path, value={"format": "protobuf"}, **_OPEN)
@@ -230,6 +232,7 @@ def test_a_message_gets_its_first_field(tmp_path: Path, kind: str) -> None:
     assert len(dead_letters(scenario)) == 1
 
 
+@needs("protobuf")
 def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, value={"format": "protobuf"})
     tell(scenario, _EVENT.format("string by = 1;"), {"id": 1, "placed": {"by": "x"}})

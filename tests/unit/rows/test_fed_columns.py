@@ -15,6 +15,7 @@ from frazil.decode.settings import Envelope, WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import needs
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene
@@ -62,6 +63,7 @@ def test_members_are_matched_in_the_same_way() -> None:
     assert decoded.columns[0].to_pylist() == [[{"placed": 5, "sent": 6}]]
 
 
+@needs("protobuf")
 def test_a_protobuf_field_is_read_as_the_type_of_a_column_in_lower_case() -> None:
     schema = proto(
         'syntax = "proto3"; message M { E userType = 1; bytes rawText = 2; bool isOk = 3; Void theVoid = 4;'

@@ -19,18 +19,21 @@ from frazil.spec import ColumnSpec, TableSpec
 from frazil.spec.settings import ValueSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import has_package, needs
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of
 from tests.unit.rows.test_writer_schemas import framed
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 SHAPING = Shaping(headers=(("h", "event"),))
 RECORD = "struct<id: long, name: string>"
 AVRO = WriterSchema("avro", avro(id="int", more="string", name="string"))
 PLAIN = WriterSchema("avro", '"long"')
 TEXT = 'syntax = "proto3"; message A { int32 x = 1; } message B { int32 id = 1; string name = 2; }'
-PROTOBUF = WriterSchema("protobuf", TEXT, (), compile_proto(TEXT))
+PROTOBUF = WriterSchema("protobuf", TEXT, (), compile_proto(TEXT) if has_package("protobuf") else b"")
 JSON_SCHEMA = WriterSchema("json_schema", json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}))
 ROW = {"id": 1, "name": "a"}
 
@@ -82,8 +85,16 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
             b"\0\0\0\0\5",
             "malformed",
         ),
-        (RECORD, known(PROTOBUF), b"\0\0\0\0\5\2\2\x08\1\x12\1a", ROW, b"\0\0\0\0\5\2\2\x08", "malformed"),
-        (
+        pytest.param(
+            RECORD,
+            known(PROTOBUF),
+            b"\0\0\0\0\5\2\2\x08\1\x12\1a",
+            ROW,
+            b"\0\0\0\0\5\2\2\x08",
+            "malformed",
+            marks=needs("protobuf"),
+        ),
+        pytest.param(
             RECORD,
             Reading(
                 format="protobuf",
@@ -96,8 +107,17 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
             ROW,
             b"\x12\1\xff",
             "invalid_text",
+            marks=needs("protobuf"),
         ),
-        (RECORD, known(JSON_SCHEMA), b'\0\0\0\0\5{"id": 1, "name": "a"}', ROW, b"\0\0\0\0\5[1]", "not_an_object"),
+        pytest.param(
+            RECORD,
+            known(JSON_SCHEMA),
+            b'\0\0\0\0\5{"id": 1, "name": "a"}',
+            ROW,
+            b"\0\0\0\0\5[1]",
+            "not_an_object",
+            marks=needs("jsonschema"),
+        ),
     ],
 )
 def test_a_header_is_read_as_its_format_reports(

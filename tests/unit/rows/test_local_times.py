@@ -11,12 +11,16 @@ from typing import Any, Literal
 
 import fastavro
 import pytest
+from _pytest.mark import ParameterSet
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import OF_FORMATS, cases, has_package, needs
 from tests.unit.upsert.test_upsert_service import UpsertScenario
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 Row = dict[str, Any]
 _NOON_MS = 1_751_371_200_000
@@ -40,10 +44,14 @@ SHAPES = ("append", "struct", "upsert", "flat", "wrapped", "changelog")
 _ENVELOPES = ("flat", "wrapped", "changelog")
 
 
-def _turned(shapes: Sequence[str], names: Sequence[str] = (*LOCAL,)) -> list[tuple[str, str, str]]:
+def _case(name: str, form: str, shape: str) -> ParameterSet:
+    return pytest.param(name, form, shape, marks=needs(OF_FORMATS[form]) if form in OF_FORMATS else ())
+
+
+def _turned(shapes: Sequence[str], names: Sequence[str] = (*LOCAL,)) -> list[ParameterSet]:
     """Returns each name with each format, in one of the shapes after the other."""
     return [
-        (name, form, shapes[(row + column) % len(shapes)])
+        _case(name, form, shapes[(row + column) % len(shapes)])
         for row, name in enumerate(names)
         for column, form in enumerate(FORMATS)
     ]
@@ -171,7 +179,10 @@ def column(kind: str, shape: str = "append", **more: Any) -> ColumnSpec:
 @pytest.mark.parametrize(
     ("name", "form", "shape"),
     # In Protobuf envelopes Connect's type is a message.
-    [*_turned(SHAPES, [*LOCAL][1:]), *((f"{_CONNECT}.Timestamp", form, shape) for form in FORMATS for shape in SHAPES)],
+    [
+        *_turned(SHAPES, [*LOCAL][1:]),
+        *(_case(f"{_CONNECT}.Timestamp", form, shape) for form in FORMATS for shape in SHAPES),
+    ],
 )
 def test_a_local_time_is_of_the_zone_that_its_column_declares(tmp_path: Path, name: str, form: str, shape: str) -> None:
     zoned = column("timestamptz", shape, zone="America/New_York")
@@ -204,7 +215,7 @@ def test_a_local_time_stays_as_it_is_in_a_column_without_a_zone_of_its_own(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", cases(FORMATS))
 def test_a_moment_with_its_zone_is_the_same_moment_whatever_the_column_declares(
     tmp_path: Path, form: str, shape: str
 ) -> None:
@@ -214,7 +225,7 @@ def test_a_moment_with_its_zone_is_the_same_moment_whatever_the_column_declares(
     assert (scenario.times(), scenario.reasons()) == ([_UTC_NOON], [])
 
 
-@pytest.mark.parametrize("form", ["json", "avro", "json_schema"])
+@pytest.mark.parametrize("form", cases(("json", "avro", "json_schema")))
 def test_connects_timestamp_is_an_instant_where_no_zone_is_declared(tmp_path: Path, form: str) -> None:
     name = f"{_CONNECT}.Timestamp"
     scenario = TimesScenario(tmp_path, form, "append", name, LOCAL[name], column("timestamptz"))
@@ -233,7 +244,7 @@ def test_a_declared_unit_takes_precedence_over_the_type_with_and_without_an_enve
     assert (scenario.times(), scenario.reasons()) == ([_WALL], [])
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", cases(FORMATS))
 def test_a_local_time_that_clocks_skip_is_a_bad_record(tmp_path: Path, form: str) -> None:
     skipped_ms = 1_741_487_400_000  # 2025-03-09T02:30
     zoned = column("timestamptz", zone="America/New_York")

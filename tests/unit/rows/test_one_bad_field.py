@@ -20,9 +20,12 @@ from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.syntax.types import parse_type
 from frazil_testing.twins import live_rows
-from packages.deadletters.tests.unit.scene import Scene as PendingDeadLetters
+from tests.needs import has_package, needs
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
+
+if has_package("deadletters"):
+    from packages.deadletters.tests.unit.scene import Scene as PendingDeadLetters
 
 LONG = parse_type("long")
 Case = tuple[dict[str, Any], dict[str, Any], str, str | None]
@@ -203,6 +206,7 @@ def test_avro_records_with_a_field_that_is_kept_out_are_dead_letters(tmp_path: P
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_conflict", "_offset")
 
 
+@needs("deadletters")
 def test_a_retry_leaves_such_dead_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
     scene = PendingDeadLetters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
     scene.feed({"n": 1}, {"n": 2, "_offset": 9}, {"n": "x"})

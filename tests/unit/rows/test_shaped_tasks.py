@@ -27,9 +27,12 @@ from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_r
 from frazil.schema.projection import Shaping, extend_shaped
 from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import has_package, needs
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_writer_schemas import framed
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 FLAT = Shaping(depth=100)
 USER = {"id": "long", "user": "struct<name: string, at: struct<zip: int, tags: list<string>>>"}
@@ -292,6 +295,7 @@ message Customer { string fullName = 1; string ssn = 2; }
 """
 
 
+@needs("protobuf")
 def test_messages_of_protobuf_are_shaped_the_same_way(tmp_path: Path) -> None:
     shaping = Shaping(depth=100, case="snake", exclude=(("customer", "ssn"),))
     schema = WriterSchema("protobuf", PROTO, descriptors=compile_proto(PROTO, ()))
@@ -306,6 +310,7 @@ def test_messages_of_protobuf_are_shaped_the_same_way(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@needs("jsonschema")
 def test_a_json_schema_tells_the_types_of_flattened_columns(tmp_path: Path) -> None:
     shaping = Shaping(depth=100, exclude=(("user", "ssn"),))
     user = {"type": "object", "properties": {"born": {"type": "string", "format": "date"}, "ssn": {"type": "integer"}}}

@@ -13,6 +13,7 @@ import pytest
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Envelope, WriterSchema
+from tests.needs import needs
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro, bad_records
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.rows.test_encodings import SHAPES, message, proto, schema_of, written
@@ -139,6 +140,7 @@ def _full(good: str | None, value: str) -> tuple[dict[str, Any], dict[str, Any]]
     return record, row
 
 
+@needs("protobuf")
 def test_bytes_of_protobuf_that_are_no_text_are_rescued_at_every_depth() -> None:
     (good, good_row), (bad, bad_row) = _full("é", base64.b64encode("é".encode()).decode()), _full(None, _SHOWN)
     decoded, found = _decode([good, bad, good], **RESCUE)
@@ -151,6 +153,7 @@ def test_bytes_of_protobuf_that_are_no_text_are_rescued_at_every_depth() -> None
     )
 
 
+@needs("protobuf")
 def test_without_rescue_a_record_of_protobuf_is_bad_and_its_neighbours_are_rows() -> None:
     (good, good_row), (bad, _) = _full("a", "YQ=="), _full(None, _SHOWN)
     decoded, found = _decode([good, bad, good], unknown_fields="drop")
@@ -159,6 +162,7 @@ def test_without_rescue_a_record_of_protobuf_is_bad_and_its_neighbours_are_rows(
     assert [found[0], found[2]] == [good_row, good_row]
 
 
+@needs("protobuf")
 def test_bytes_that_a_later_value_replaces_are_in_no_place() -> None:
     (head,) = (message(_WIRE, 1, {}),)
     replaced = b"\x0a\x01\xff\x0a\x01a"
@@ -216,6 +220,7 @@ def test_bytes_of_kafka_connect_are_rescued_from_a_column_of_text_as_they_are_wr
     assert (_values(plain), plain.rescued) == ([written_value], None)
 
 
+@needs("jsonschema")
 def test_the_text_of_a_json_schema_with_encoded_content_stays_text() -> None:
     node = {"type": "object", "properties": {"v": {"type": "string", "contentEncoding": "base64"}}}
     schema, value = WriterSchema("json_schema", json.dumps(node)), base64.b64encode(_BAD).decode()

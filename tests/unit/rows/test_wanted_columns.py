@@ -11,6 +11,7 @@ from pyiceberg.types import IntegerType
 
 from frazil.spec.settings import EnvelopeSpec
 from tests.fixtures.slices import sliced
+from tests.needs import needs
 from tests.unit.ingest.tables.test_schemas import Scenario as AvroScenario
 from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -130,12 +131,15 @@ def test_a_schema_none_of_whose_records_is_a_row_changes_nothing(tmp_path: Path)
             {"id": 1, "v": "a", "ops": "I"},
             {"id": 2, "v": "b", "ops": "?", "extra": 1},
         ),
-        (
+        pytest.param(
             EnvelopeSpec(kind="maxwell"),
             {"database": "s", "table": "t", "type": "insert", "data": {"id": 1, "v": "a"}},
             {"database": "s", "table": "t", "type": "?", "data": {"id": 2, "v": "b", "extra": 1}},
+            marks=needs("cdc"),
         ),
-        (EnvelopeSpec(kind="canal"), _canal(id="1", v="a"), _canal(v="b", extra="c")),
+        pytest.param(
+            EnvelopeSpec(kind="canal"), _canal(id="1", v="a"), _canal(v="b", extra="c"), marks=needs("cdc")
+        ),
     ],
     ids=["operation", "maxwell", "canal"],
 )  # fmt: skip

@@ -20,7 +20,10 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import NO_EVOLUTION, Evolution, Reading, WireFormat, WriterSchema
 from frazil.rows.decoder import decode_values
 from frazil.spec.syntax.types import parse_type
-from frazil_protobuf.protoc import compile_proto
+from tests.needs import has_package, needs
+
+if has_package("protobuf"):
+    from frazil_protobuf.protoc import compile_proto
 
 
 def _record(*fields: Mapping[str, Any], name: str = "R") -> WriterSchema:
@@ -245,6 +248,7 @@ def test_dropped_fields_are_named() -> None:
     assert (decoded.dropped, decoded.requested_fields) == ({"name", "price"}, {})
 
 
+@needs("jsonschema")
 def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> None:
     text = json.dumps(
         {
@@ -288,6 +292,7 @@ def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[
     return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
 
 
+@needs("jsonschema")
 def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
     mismatch = "schema 3: column x: string does not fit long"
     assert _refusals("add", True) == {mismatch}
@@ -303,6 +308,7 @@ def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
     }
 
 
+@needs("jsonschema")
 def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     reading = {"format": "json_schema", "evolution": NO_EVOLUTION}
@@ -329,6 +335,7 @@ def test_a_schema_of_which_no_record_can_be_read_brings_no_column() -> None:
 
 
 @pytest.mark.parametrize(("body", "is_read"), [(b"{", False), (b"[]", False), (b'{"id": 1099511627776}', True)])
+@needs("jsonschema")
 def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(body: bytes, is_read: bool) -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     decoded = decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, format="json_schema")
@@ -337,6 +344,7 @@ def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(bod
     assert bool(decoded.requested_fields) is is_read
 
 
+@needs("protobuf")
 def test_protobuf_records_say_which_message_they_are() -> None:
     text = 'syntax = "proto3"; message A { int64 id = 1; message In { string s = 2; } } message B { double x = 3; }'
     schema = WriterSchema("protobuf", text, (), compile_proto(text))
@@ -356,6 +364,7 @@ def test_protobuf_records_say_which_message_they_are() -> None:
     assert [kind for _, kind, _ in faults(decoded)] == ["unusable_schema", "malformed"]
 
 
+@needs("protobuf")
 def test_a_schema_of_another_format_is_not_guessed_at() -> None:
     decoded = decode(framed(1, V1, {"id": 1, "name": "a"}), fields_of(id="long"), {1: V1}, format="protobuf")
     assert faults(decoded) == [(0, "wrong_schema", "")]

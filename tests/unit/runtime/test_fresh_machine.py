@@ -17,6 +17,7 @@ from docs.scan import ROOT
 from frazil.runtime.java import REMEDY
 from tests.fixtures.forks import run_to_end
 from tests.fixtures.processes import plain_environment
+from tests.needs import needs
 
 FakeJava = Callable[..., Path]
 _STAMPS = (".created", ".requirements", ".project", ".jars")
@@ -111,7 +112,7 @@ def test_what_cannot_be_fetched_is_named_with_the_remedy(
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize("words", ["setup", "run", "demo --once", "dev broker"])
+@pytest.mark.parametrize("words", ["setup", "run", pytest.param("demo --once", marks=needs("demo")), "dev broker"])
 def test_a_command_that_needs_java_reports_so_and_ends(words: str, no_java: str, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "127.0.0.1:1"}\ntables: {s.a: {topic: a}}\n'

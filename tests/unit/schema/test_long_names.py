@@ -16,6 +16,7 @@ from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec, FlattenSpec
 from frazil.spec.syntax.types import parse_type
 from frazil_testing.twins import live_rows
+from tests.needs import needs
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
 
@@ -148,11 +149,17 @@ JSON_SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, LONG:
 @pytest.mark.parametrize(
     ("kind", "schema", "bodies"),
     [
-        ("protobuf", PROTO % LONG, [b"\0\x08\x01", b"\0\x08\x02\x10\x05", b"\0\x08\x03"]),
-        (
+        pytest.param(
+            "protobuf",
+            PROTO % LONG,
+            [b"\0\x08\x01", b"\0\x08\x02\x10\x05", b"\0\x08\x03"],
+            marks=needs("protobuf"),
+        ),
+        pytest.param(
             "json_schema",
             json.dumps(JSON_SCHEMA),
             [b'{"id": 1}', b'{"id": 2, "%s": 5}' % LONG.encode(), b'{"id": 3}'],
+            marks=needs("jsonschema"),
         ),
     ],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.needs import needs_all
 from tests.unit.spec.pipeline_file import Load, message_of
 from tests.unit.spec.variations import ENVIRONMENT, EVERY_KEY, VALUES, every_key, misspell, put_into
 
@@ -37,11 +38,13 @@ def messages(load: Load) -> str:
     return "".join(f"{path}\n{''.join(by_path[path])}" for path in sorted(by_path))
 
 
+@needs_all()
 def test_every_key_of_the_file_is_taken(load: Load) -> None:
     assert load(EVERY_KEY, ENVIRONMENT).tables
 
 
 @pytest.mark.slow
+@needs_all()
 def test_each_key_that_is_wrong_has_the_message_that_it_had(load: Load) -> None:
     said = messages(load)
     if os.environ.get("FRAZIL_WRITE_MESSAGES"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.needs import needs
 from tests.unit.spec.pipeline_file import Load, Refuse
 
 BROKER = 'kafka: {bootstrap.servers: "b:1"}\n'
@@ -68,6 +69,7 @@ def misspelt() -> list[str]:
     ]
 
 
+@needs("expect", "ha", "http", "lookup")
 def test_each_key_that_is_misspelt_is_one_problem(load: Load, refuse: Refuse) -> None:
     load(WHOLE)
     texts = misspelt()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 import pytest
 
 from frazil.spec.topics import pipeline_name
+from tests.needs import Package, has_package
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, message_of, with_section, with_table
 from tests.unit.spec.refusals import ENVIRONMENT, Part, read_parts
 
@@ -17,6 +19,11 @@ def test_each_mistake_is_refused_until_its_remedy_is_done(load: Load, part: Part
     expected = {mistake.written: mistake.reported for mistake in part.mistakes}
     assert len(expected) == len(part.mistakes)
     reported = {one.written: message_of(load, one.file(one.written), ENVIRONMENT) for one in part.mistakes}
+    corrected = [mistake.file(text) for mistake in part.mistakes for text in mistake.corrections]
+    taken = {text: message_of(load, text, ENVIRONMENT) for text in corrected}
+    missing = sorted({name for words in (*reported.values(), *taken.values()) for name in _missing_packages(words)})
+    for written in [written for written, words in reported.items() if _missing_packages(words)]:
+        del reported[written], expected[written]
     if os.environ.get("FRAZIL_WRITE_MESSAGES"):
         text = part.path.read_text(encoding="utf-8")
         for written, words in expected.items():
@@ -25,8 +32,14 @@ def test_each_mistake_is_refused_until_its_remedy_is_done(load: Load, part: Part
     assert reported == expected
     assert "taken" not in reported.values()
     assert [words for words in reported.values() if words.endswith("; ")] == []
-    corrected = [mistake.file(text) for mistake in part.mistakes for text in mistake.corrections]
-    assert {text: message_of(load, text, ENVIRONMENT) for text in corrected} == dict.fromkeys(corrected, "taken")
+    assert {text: words for text, words in taken.items() if words != "taken" and not _missing_packages(words)} == {}
+    if missing:
+        pytest.skip(f"some mistakes of this part: needs {' and '.join(f'frazil-{name}' for name in missing)}")
+
+
+def _missing_packages(reported: str) -> list[str]:
+    """Returns the packages beside the core that a report names because they are not installed."""
+    return [name for name in get_args(Package) if f"frazil-{name}, which" in reported and not has_package(name)]
 
 
 def test_all_problems_of_the_file_are_told_in_full(refuse: Refuse) -> None:

@@ -22,6 +22,7 @@ from pyiceberg.types import (
 from frazil.spec import ColumnSpec, PipelineSpec, json_schema
 from frazil.spec.changes import describe_history
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, FlattenSpec, InferSpec, ValueSpec
+from tests.needs import cases, needs
 from tests.unit.spec.pipeline_file import HEAD, Load, setting, with_table
 
 _UPSERT = "mode: upsert, key_columns: [id]"
@@ -59,8 +60,6 @@ ENVELOPES = [
         "envelope: {type: debezium, unavailable_value: '?'}",
         {"envelope": EnvelopeSpec(kind="debezium", placeholder="?")},
     ),
-    ("envelope: maxwell", {"envelope": EnvelopeSpec(kind="maxwell")}),
-    ("envelope: canal", {"envelope": EnvelopeSpec(kind="canal")}),
     ("envelope: {operation: ops}", {"envelope": EnvelopeSpec(kind="operation", operation="ops")}),
     (
         "envelope: {operation: ops, insert: [I, 1], update: U, delete: [D, d]}",
@@ -73,6 +72,18 @@ ENVELOPES = [
     ("envelope: debezium, changelog: true", {"metadata": _DEBEZIUM_LOG}),
     ("envelope: debezium", {"metadata": {"unavailable": "_unavailable"}}),
     ("envelope: debezium, metadata: {unavailable: gone}", {"metadata": {"unavailable": "gone"}}),
+    ("envelope: {operation: o}, changelog: true, metadata: [op]", {"metadata": _LOG}),
+    ("envelope: {operation: o}", {"metadata": {}}),
+    ("atomic: batch", {"atomic": None}),
+    ("envelope: debezium, atomic: transaction", {"atomic": AtomicSpec()}),
+    (
+        "envelope: debezium, atomic: {transaction_topic: shop.ends}",
+        {"atomic": AtomicSpec(transaction_topic="shop.ends")},
+    ),
+]
+OTHER_ENVELOPES = [
+    ("envelope: maxwell", {"envelope": EnvelopeSpec(kind="maxwell")}),
+    ("envelope: canal", {"envelope": EnvelopeSpec(kind="canal")}),
     ("envelope: maxwell, changelog: true", {"metadata": {**_LOG, "source_ts": "_source_ts"}}),
     ("envelope: canal, changelog: true", {"metadata": _DEBEZIUM_LOG}),
     (
@@ -89,14 +100,6 @@ ENVELOPES = [
     ("envelope: canal", {"metadata": {"unavailable": "_unavailable"}}),
     ("envelope: cloudevents, metadata: {ce_id: event}", {"metadata": {**_OF_EVENTS, "ce_id": "event"}}),
     ("envelope: outbox", {"metadata": _OF_OUTBOX}),
-    ("envelope: {operation: o}, changelog: true, metadata: [op]", {"metadata": _LOG}),
-    ("envelope: {operation: o}", {"metadata": {}}),
-    ("atomic: batch", {"atomic": None}),
-    ("envelope: debezium, atomic: transaction", {"atomic": AtomicSpec()}),
-    (
-        "envelope: debezium, atomic: {transaction_topic: shop.ends}",
-        {"atomic": AtomicSpec(transaction_topic="shop.ends")},
-    ),
 ]
 STATE = [
     (f"{_UPSERT}, merge: {{n: sum, at: max}}", {"merge": (("n", "sum"), ("at", "max"))}),
@@ -193,10 +196,24 @@ def validated(load: Load, text: str) -> PipelineSpec:
     return load(text)
 
 
-@pytest.mark.parametrize(("settings", "read"), [*MODES, *ENVELOPES, *STATE, *SHAPES])
+@pytest.mark.parametrize(("settings", "read"), [*MODES, *ENVELOPES, *SHAPES])
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
     (table,) = validated(load, with_table(settings)).tables
     assert {name: setting(table, name) for name in read} == read
+
+
+@needs("cdc")
+@pytest.mark.parametrize(("settings", "read"), OTHER_ENVELOPES)
+def test_settings_of_other_envelopes_are_read_and_valid_for_editors(
+    load: Load, settings: str, read: dict[str, Any]
+) -> None:
+    test_what_is_written_is_read_and_valid_for_editors(load, settings, read)
+
+
+@needs("state")
+@pytest.mark.parametrize(("settings", "read"), STATE)
+def test_settings_of_state_are_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
+    test_what_is_written_is_read_and_valid_for_editors(load, settings, read)
 
 
 @pytest.mark.parametrize(("column", "read"), COLUMNS)
@@ -209,6 +226,7 @@ def test_settings_that_go_together_are_taken(load: Load) -> None:
         assert load(with_table(settings)).tables, settings
 
 
+@needs("protobuf")
 def test_a_header_may_be_of_a_format_of_the_registry(load: Load) -> None:
     value = "value: {format: protobuf, schema: latest, subject: s, message: M}"
     text = with_table(f"columns: {{p: {{type: 'struct<x: long>', header: h, {value}}}}}")
@@ -217,12 +235,13 @@ def test_a_header_may_be_of_a_format_of_the_registry(load: Load) -> None:
 
 
 @pytest.mark.parametrize("kind", ["debezium", "{operation: o}"])
+@needs("jsonschema")
 def test_an_envelope_whose_schema_is_a_json_schema(load: Load, kind: str) -> None:
     text = with_table(f"envelope: {kind}, value: {{format: json_schema}}") + 'registry: {url: "http://r:8081"}\n'
     assert load(text).tables[0].changes.envelope is not None
 
 
-@pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema", "text", "raw"])
+@pytest.mark.parametrize("form", cases(["avro", "protobuf", "json_schema", "text", "raw"]))
 def test_settings_of_json_that_change_nothing_may_stand_beside_every_format(load: Load, form: str) -> None:
     text = with_table(f"numbers: as_seen, infer: {{timestamps: false}}, value: {{format: {form}}}")
     registry = "" if form in ("text", "raw") else "registry: {url: 'http://localhost:8081'}\n"
@@ -236,11 +255,13 @@ def test_the_defaults_are_for_tables_that_are_made_for_topics(load: Load) -> Non
     assert table.changes.atomic == AtomicSpec(transaction_topic="e")
 
 
+@needs("state")
 def test_what_is_merged_by_default_is_no_setting_of_a_table_that_appends(load: Load) -> None:
     text = with_table("mode: append") + "defaults: {mode: upsert, key_columns: [id], merge: {n: sum}}\n"
     assert setting(load(text).tables[0], "merge") == ()
 
 
+@needs("state")
 def test_the_table_of_the_rest_of_a_route_merges_nothing_and_has_no_count(load: Load) -> None:
     route = "topic: a, by: k, to: 's.${k}', rest: s.rest, mode: upsert, key_columns: [id], tombstones: ignore"
     spec = load(f"{HEAD}routes: [{{{route}, merge: {{n: sum, records: count}}}}]\n")
@@ -250,6 +271,7 @@ def test_the_table_of_the_rest_of_a_route_merges_nothing_and_has_no_count(load: 
     assert [column.name for column in spec.routes[0].shape.columns] == ["records"]
 
 
+@needs("state")
 def test_a_history_is_an_upsert_table_with_three_more_columns(load: Load) -> None:
     history = "mode: history, key_columns: [id], track: [name, city], metadata: {valid_to: until}"
     (table,) = validated(load, with_table(history)).tables

@@ -14,6 +14,7 @@ import pytest
 
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import needs
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_upsert_keys import AvroScenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -46,6 +47,7 @@ class MaxwellScenario(UpsertScenario):
 
 @pytest.mark.parametrize("form", ["hash", "array"])
 @pytest.mark.parametrize("primary", [("id",), ("id", "part")])
+@needs("cdc")
 def test_an_upsert_table_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
     scenario = MaxwellScenario(tmp_path, form, primary)
     scenario.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
@@ -115,6 +117,7 @@ def test_an_ordering_column_that_is_named_as_in_the_records_is_refused_with_its_
     assert scenario.dead_letters() == [("no_order_value", reason)]
 
 
+@needs("cdc")
 def test_a_table_without_a_primary_key_has_no_upsert_table(tmp_path: Path) -> None:
     scenario = MaxwellScenario(tmp_path, "hash", ())
     scenario.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
@@ -122,6 +125,7 @@ def test_a_table_without_a_primary_key_has_no_upsert_table(tmp_path: Path) -> No
     assert scenario.dead_letters() == [("no_key", reason)] * 2
 
 
+@needs("cdc")
 def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None:
     scenario = MaxwellScenario(tmp_path, "hash", ("id",))
     value = {"database": "shop", "table": "e", "type": "insert", "ts": 1, "data": {"id": 1}}

@@ -16,6 +16,7 @@ from frazil.decode.settings import Envelope, Reading
 from frazil.spec.settings import EnvelopeSpec, ValueSpec
 from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget
+from tests.needs import needs
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_default_keys import MaxwellScenario
 from tests.unit.upsert.test_upsert_keys import AvroScenario
@@ -107,6 +108,7 @@ def test_key_columns_that_the_file_names_are_found_whatever_the_keys_are(tmp_pat
 
 
 @pytest.mark.parametrize("form", ["hash", "array"])
+@needs("cdc")
 def test_another_primary_key_of_what_maxwell_writes(tmp_path: Path, form: str) -> None:
     scenario = MaxwellScenario(tmp_path, form, ("id",))
     scenario.tell(("insert", _row(1, "a", "x"), None))
@@ -167,6 +169,7 @@ _PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}
 
 @pytest.mark.parametrize("operations", [False, True], ids=["rows", "operations"])
 @pytest.mark.parametrize("at_once", [False, True])
+@needs("protobuf")
 def test_a_wider_key_in_protobuf_is_known_by_its_message(tmp_path: Path, at_once: bool, operations: bool) -> None:
     envelope = EnvelopeSpec(kind="operation", operation="op", insert=("c",)) if operations else None
     key = ValueSpec(format="protobuf")
@@ -220,6 +223,7 @@ def test_the_fields_of_keys_are_told_once_for_each_set_of_them() -> None:
     assert np.flatnonzero(found.codes < 0).tolist() == [1, 3, 4, 6]
 
 
+@needs("cdc")
 def test_maxwells_own_fields_of_keys_are_none_of_the_table() -> None:
     keys = ['{"database":"s","table":"e","pk.id":1}', '["s","e",[{"id":1},{"part":2}]]', '["s","e",[]]', '["s"]', "7"]
     found = find_key_fields(_target("maxwell"), {"key": pa.array(_bytes([*keys, '{"database":"s","_uuid":"u"}']))})

@@ -12,6 +12,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
+from tests.needs import needs
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
@@ -66,6 +67,7 @@ def test_a_key_that_is_a_single_value_is_believed_to_be_the_key_column(tmp_path:
 
 
 @pytest.mark.parametrize("old", [{"email": "a"}, None], ids=["told", "missing"])
+@needs("cdc")
 def test_maxwells_updates_without_what_was_there_before(tmp_path: Path, old: Row | None) -> None:
     settings: dict[str, Any] = {"key": JSON_KEYS, "key_columns": ("email",), "dead_letters": {"stop_above": 1.0}}
     scenario = UpsertScenario(tmp_path, envelope=EnvelopeSpec(kind="maxwell"), **settings)

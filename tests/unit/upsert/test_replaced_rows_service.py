@@ -21,6 +21,7 @@ from frazil.spec.syntax.types import parse_type
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.target import TableTarget
 from frazil_testing.twins import MemoryJobs
+from tests.needs import needs
 from tests.unit.upsert.upsert_source import (
     HEARTBEAT,
     MARKS,
@@ -364,6 +365,7 @@ def test_the_change_wins_that_the_source_made_last_in_whatever_order_changes_arr
     ]
 
 
+@needs("jsonschema")
 def test_envelopes_and_keys_behind_json_schemas_upsert_table_their_rows(tmp_path: Path) -> None:
     schemas = ValueSpec(format="json_schema")
     scenario = UpsertSource(tmp_path, value=schemas, key=schemas)

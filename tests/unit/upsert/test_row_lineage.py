@@ -25,11 +25,14 @@ from frazil.write.target import lineage_schema
 from frazil.write.write import FileWriter
 from frazil_testing import twins
 from frazil_testing.twins import MemoryJobs
-from packages.deadletters.tests.unit.scene import TABLE
-from packages.deadletters.tests.unit.upsert_scene import LARGE, Upserted
 from tests.fixtures.lineage import has_row_ids, row_ids
+from tests.needs import has_package, needs
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
+
+if has_package("deadletters"):
+    from packages.deadletters.tests.unit.scene import TABLE
+    from packages.deadletters.tests.unit.upsert_scene import LARGE, Upserted
 
 Ids = dict[Any, int | None]
 _READ = "frazil.upsert.commit.reserved_column"
@@ -296,6 +299,7 @@ def test_a_batch_that_is_sent_again_leaves_one_row_of_an_id(tmp_path: Path, loss
     assert _ids(scenario) == first
 
 
+@needs("deadletters")
 def test_a_dead_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
     scene = Upserted(tmp_path).tell((1, 10), (2, 20)).tell((1, LARGE), (3, LARGE)).cure()
     first = row_ids(scene.catalog, TABLE)

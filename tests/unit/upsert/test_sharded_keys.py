@@ -15,9 +15,12 @@ from frazil.dead_letters.files import Selection
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicReaders
 from frazil.spec.settings import ValueSpec
-from frazil_deadletters.replay import Replayer
+from tests.needs import has_package, needs
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.upsert_source import Row, UpsertSource
+
+if has_package("deadletters"):
+    from frazil_deadletters.replay import Replayer
 
 _FORMS = ("plain", "schema", "avro")
 _ROUTED = "__dbz__physicalTableIdentifier"
@@ -93,6 +96,7 @@ def test_rows_of_several_tables_stay_apart_by_their_source_table(tmp_path: Path,
 
 @pytest.mark.parametrize("form", _FORMS)
 @pytest.mark.parametrize("field", [_ROUTED, "shard"])
+@needs("deadletters")
 def test_keys_with_a_field_that_rows_lack_name_the_key_columns_that_keep_them_apart(
     tmp_path: Path, form: str, field: str
 ) -> None:

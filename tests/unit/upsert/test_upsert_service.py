@@ -22,6 +22,7 @@ from frazil.spec.syntax.types import parse_type
 from frazil.upsert.lookup.delete_files import read_deletes
 from frazil_testing.twins import MemoryJobs, live_rows
 from tests.fixtures.slices import sliced
+from tests.needs import cases
 from tests.unit.rows.test_shaped_service import Scenario
 
 Value = dict[str, Any] | None
@@ -67,7 +68,7 @@ def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> No
 
 
 @pytest.mark.parametrize("text", [b"null", b" null", b"null\n", b"\r\n\t null \n"])
-@pytest.mark.parametrize("kind", ["json", "json_schema"])
+@pytest.mark.parametrize("kind", cases(["json", "json_schema"]))
 def test_the_json_text_null_is_no_value(tmp_path: Path, kind: str, text: bytes) -> None:
     """Also behind the wire format of a registry's schema, as Connect's converter for JSON Schema writes it."""
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, value=ValueSpec.model_validate({"format": kind}))

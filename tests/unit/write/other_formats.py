@@ -13,7 +13,10 @@ from pyiceberg.types import FixedType, ListType, MapType, NestedField, StructTyp
 
 from frazil.schema.arrow import arrow_type, rows_as_written
 from frazil.schema.parts import parts_of
-from frazil_replay.avro import avro_rows, avro_schema
+from tests.needs import has_package
+
+if has_package("replay"):
+    from frazil_replay.avro import avro_rows, avro_schema
 
 
 def convert(parquet: Any, stream: Any, name: str, fields: Sequence[NestedField]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from google.protobuf import descriptor_pb2, json_format
+
+from tests.fixtures.chance import Chance
 
 _Proto = descriptor_pb2.FieldDescriptorProto
 _TEXTS = ("", "a", "é", "日本語", "😀 x", "plain text that is longer than sixteen bytes", "\x00", "123456789012345é")
@@ -19,33 +20,6 @@ _JSON: tuple[dict[str, Any], ...] = (
     {"": [1, [2, [3]]]},
 )
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-
-
-class Chance:
-    """Chance that a seed makes repeatable."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def happens(self, share: float) -> bool:
-        """True in about that share of cases."""
-        return bool(self.rng.random() < share)
-
-    def below(self, end: int) -> int:
-        """0 to end - 1."""
-        return int(self.rng.random() * end)  # Several times as quick as `integers`.
-
-    def one_of(self, values: Any) -> Any:
-        """One of them."""
-        return values[self.below(len(values))]
-
-    def whole(self, least: int, most: int) -> int:
-        """An integer, often an extreme or a small one."""
-        edges = (least, most, 0, 1, 127, 128, 300, max(least, -1), max(least, -64))
-        if self.happens(0.6):
-            return int(self.one_of(edges))
-        size = self.below(64)
-        return min(max(least, int(self.rng.integers(2**63)) >> size), most)
 
 
 def fill(message: Any, chance: Chance, share: float = 0.5, depth: int = 0) -> None:
@@ -186,19 +160,6 @@ def _field_end(raw: bytes, at: int) -> int:
         length, at = _varint(raw, at)
         return at + length
     return _varint(raw, at)[1] if wire == 0 else at + (8 if wire == 1 else 4)
-
-
-def damage(raw: bytes, chance: Chance) -> bytes:
-    """The bytes with a few changed, cut out, put in, or cut off."""
-    torn = bytearray(raw)
-    for _ in range(1 + chance.below(3)):
-        at = chance.below(len(torn) + 1)
-        width = chance.one_of((0, 1, 1, 2, 5, 30))
-        new = (b"", bytes([chance.below(256)]), b"\xff" * 11, b"\x07", b"\x0c", b"\x0b", b"\x00", b"\x80")
-        torn[at : at + width] = chance.one_of(new)
-        if chance.happens(0.1):
-            del torn[at:]
-    return bytes(torn)
 
 
 def spoil(raw: bytes, chance: Chance) -> bytes:

@@ -17,8 +17,9 @@ from frazil.decode.columns import Columns
 from frazil_protobuf import columns
 from frazil_protobuf import json as protobuf_json
 from frazil_protobuf.json import to_json
-from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, spoil, write_oddly
+from packages.protobuf.tests.unit.protobuf_chance import spoil, write_oddly
 from packages.protobuf.tests.unit.protobuf_schemas import class_of, fault_of, read, reader_of
+from tests.fixtures.chance import Chance, damage
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCHEMA = """

@@ -24,7 +24,7 @@ from frazil_protobuf.json_writer import (
     write_texts,
     write_unsigned,
 )
-from packages.protobuf.tests.unit.protobuf_chance import Chance
+from tests.fixtures.chance import Chance
 
 
 def _bytes_written(write: Callable[..., int], raw: bytes) -> str:

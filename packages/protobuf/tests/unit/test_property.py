@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from packages.protobuf.tests.unit.protobuf_chance import Chance, damage, fill, spoil, write_oddly
+from packages.protobuf.tests.unit.protobuf_chance import fill, spoil, write_oddly
 from packages.protobuf.tests.unit.protobuf_rows import NoRowError, plain, row_of
 from packages.protobuf.tests.unit.protobuf_schemas import (
     CHECKS,
@@ -30,6 +30,7 @@ from packages.protobuf.tests.unit.protobuf_schemas import (
     reader_of,
     rows_of,
 )
+from tests.fixtures.chance import Chance, damage
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _MODEST = settings(max_examples=10 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -21,6 +21,7 @@ from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicS
 from frazil.spec.syntax.types import parse_type
 from frazil_testing.memory_registry import MemoryRegistry
 from frazil_testing.twins import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
+from tests.needs import needs
 from tests.unit.rows.test_writer_schemas import framed
 
 
@@ -249,6 +250,7 @@ def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(t
     assert scenario.rows() == [{"id": 1}, {"id": 2, "name": "b"}]
 
 
+@needs("protobuf")
 def test_records_of_a_message_are_read_whatever_the_first_one_of_their_file_is(tmp_path: Path) -> None:
     many = " ".join(f"int32 f{n} = {n};" for n in range(1, 1100))
     text = (

@@ -13,7 +13,7 @@ from frazil.errors import UnavailableError
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.records import FetchedRecords, batches_in
 from frazil.kafka.port import timestamp_of
-from packages.protobuf.tests.unit.protobuf_chance import Chance
+from tests.fixtures.chance import Chance
 from tests.fixtures.range_reads import COLUMNS, Row, rows_of
 from tests.fixtures.record_batches import CODECS, NONE, Kind, Record, batch, checked_anew, compressed
 from tests.unit.decode.guard_pages import Guarded

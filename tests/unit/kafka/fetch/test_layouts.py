@@ -14,7 +14,7 @@ from frazil.errors import InvariantError
 from frazil.kafka.fetch import cluster
 from frazil.kafka.fetch.records import FetchedRecords, batches_in
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS, FetchedPartition, read_response
-from packages.protobuf.tests.unit.protobuf_chance import Chance
+from tests.fixtures.chance import Chance
 from tests.fixtures.range_reads import ALL, rows_of
 
 Topic = FetchResponse.FetchableTopicResponse
