@@ -84,6 +84,7 @@ $(PACKAGE_TESTS): test-%: test-setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder packages/$*/tests
 
 # Those too that repeat a point in another place or with more parts: an hour. For a release, and for changes that reach far.
+test-all soak% catalogs stores: export FRAZIL_READ_OLDER = 1
 test-all: test-setup
 	$(BIN)/python -m tests.fixtures.stores.programs jars
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak"

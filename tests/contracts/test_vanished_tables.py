@@ -1,5 +1,7 @@
 """The Catalog port on JDBC, Hadoop and REST catalogs: tables that another client drops, renames or replaces between any
-two calls. Java answers null then at places where it usually has an answer. In time: every change, and every catalog.
+two calls. Java answers null then at places where it usually has an answer. In time: every change, and every catalog; every
+change at each step of a commit, in one catalog; and every action of maintenance on a table without a snapshot, where Java
+answers null.
 """
 
 from __future__ import annotations
@@ -103,12 +105,25 @@ _CHANGES: Mapping[str, Change] = {"dropped": _drop, "emptied": _roll_back, "rena
 _FIRST = [
     ("jdbc", "dropped"),
     ("jdbc", "emptied"),
-    ("jdbc", "replaced"),
-    ("rest", "dropped"),
     ("rest", "renamed"),
     ("hadoop", "replaced"),
 ]
-_OTHERS = [(kind, change) for kind in ("jdbc", "hadoop", "rest") for change in _CHANGES if (kind, change) not in _FIRST]
+_ALL = [(kind, change) for kind in ("jdbc", "hadoop", "rest") for change in _CHANGES]
+_OTHERS = [case for case in _ALL if case not in _FIRST]
+_POINTS = ("commit.before", "commit.validating", "commit.landed")
+#: The catalogs of each change, by point.
+_WITHIN = {
+    "dropped": ("jdbc", "rest", "jdbc"),
+    "emptied": ("jdbc", "jdbc", "jdbc"),
+    "renamed": ("rest", "rest", "rest"),
+    "replaced": ("hadoop", "jdbc", "hadoop"),
+}
+_WITHIN_FIRST = [
+    (point, kind, change) for change, kinds in _WITHIN.items() for point, kind in zip(_POINTS, kinds, strict=True)
+]
+_WITHIN_OTHERS = [
+    (point, kind, change) for point in _POINTS for kind, change in _ALL if (point, kind, change) not in _WITHIN_FIRST
+]
 
 
 def _delta(catalog: IcebergCatalog, state: TableState) -> RowDelta:
@@ -176,8 +191,11 @@ def test_a_table_that_goes_between_two_calls_is_an_outage_and_then_made_again(
         _clear(connect())
 
 
-@pytest.mark.parametrize(("connect", "change"), sliced([*_FIRST, *_OTHERS], len(_FIRST)), indirect=["connect"])
-@pytest.mark.parametrize("point", ["commit.before", "commit.validating", "commit.landed"])
+@pytest.mark.parametrize(
+    ("point", "connect", "change"),
+    sliced([*_WITHIN_FIRST, *_WITHIN_OTHERS], len(_WITHIN_FIRST)),
+    indirect=["connect"],
+)
 def test_a_table_that_goes_within_a_commit_is_an_outage_and_then_made_again(
     connect: Callable[[], IcebergCatalog], monkeypatch: pytest.MonkeyPatch, point: str, change: str
 ) -> None:
@@ -219,8 +237,11 @@ _ACTIONS: Mapping[str, Callable[[IcebergMaintenance], object]] = {
 }
 
 
-@pytest.mark.parametrize("change", sliced([*_CHANGES], 2))
-@pytest.mark.parametrize("action", _ACTIONS)
+_GONE_FIRST = [("metadata", "dropped"), *((action, "emptied") for action in _ACTIONS)]
+_GONE_OTHERS = [(action, change) for action in _ACTIONS for change in _CHANGES if (action, change) not in _GONE_FIRST]
+
+
+@pytest.mark.parametrize(("action", "change"), sliced([*_GONE_FIRST, *_GONE_OTHERS], len(_GONE_FIRST)))
 def test_maintenance_of_a_table_that_has_gone_is_an_outage_or_a_conflict(
     jvm: Jvm, folder: Path, action: str, change: str
 ) -> None:

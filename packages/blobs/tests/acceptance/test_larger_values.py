@@ -76,7 +76,7 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
     sender.send(0, first, 0, 1)
     pipeline.feed.produce(topic, [b"small"], 0)
     sender.send(1, second, 0)
-    pipeline.catch_up()  # Inside of two values.
+    pipeline.command_on(jvm, "run", "--until-caught-up")  # Inside of two values.
     assert rows(pipeline, table) == [(2, None, b"small")]
     sender.send(0, first, 2)
     sender.send(1, second, 1)
@@ -84,7 +84,7 @@ def test_values_in_several_records_are_rows_wherever_runs_end(pipeline: Pipeline
     sender.send(1, second, 1, 2)
     sender.send(2, third, 0, 1, 2)
     sender.send(2, other, 1)
-    pipeline.catch_up()
+    pipeline.command_on(jvm, "run", "--until-caught-up")
     assert rows(pipeline, table) == [
         (2, None, b"small"),
         (4, b"k0", b"".join(first)),

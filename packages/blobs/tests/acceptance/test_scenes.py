@@ -27,7 +27,7 @@ def test_scenes_are_versioned_and_retrieved_with_all_that_belongs_to_them(
 ) -> None:
     table = SceneTable(pipeline, jvm)
     table.produce(FIRST)
-    pipeline.catch_up()
+    pipeline.command_on(jvm, "run", "--until-caught-up")
     yesterday = table.opened().current_snapshot()
     assert yesterday is not None
     assert table.samples() == rows_of(FIRST)

@@ -43,6 +43,9 @@ _LOOKING_SHARE = 0.1
 """Of the time of the soak: reading twenty tables whole takes as long as publishing them."""
 
 
+# In time: two publishers of one table in test_copies.py, and a group whose process dies between its tables, with another
+# after it, in test_publish_kills.py.
+@pytest.mark.slow
 def test_nothing_dangles_though_two_processes_publish(broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path) -> None:
     chain = Chain(broker, tmp_path, ("customers", "orders"))
     chain.jvm = jvm

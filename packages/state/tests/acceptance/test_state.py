@@ -1,7 +1,8 @@
 """Tables that are their own state, on real services: SIGKILL between look-up and commit and right behind a commit, doubled
 records, a second process. What Python computes of all records is what Spark, PyIceberg, DuckDB and Polars read.
 
-In time: a kill with a batch at each of the two steps, here.
+In time: a kill with a batch at each of the two steps, here; a second process, which any table refuses alike, in
+tests/acceptance/test_lost_answers.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import datetime
 import json
 import signal
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -286,11 +287,19 @@ def _strike(points: Points, run: Run, steps: Mapping[str, Table]) -> None:
     assert run.wait() == -signal.SIGKILL
 
 
+# The first is past the step of the second, at which it would be held too.
+_BLOW: Mapping[str, int] = {"commit.landed": 4, "upsert.resolved": 0}
+
+
+def test_a_merged_table_is_what_a_query_gives_after_kills(pipeline: Pipeline, jvm: Jvm) -> None:
+    _check_after_kills(pipeline, jvm, _BLOW, has_second=False)
+
+
+@pytest.mark.slow
 def test_a_merged_table_is_what_a_query_gives_after_kills_and_with_a_second_process(
     pipeline: Pipeline, jvm: Jvm
 ) -> None:
-    # The first is past the step of the second, at which it would be held too.
-    _check_after_kills(pipeline, jvm, {"commit.landed": 4, "upsert.resolved": 0})
+    _check_after_kills(pipeline, jvm, _BLOW)
 
 
 @pytest.mark.slow
@@ -319,9 +328,26 @@ def test_each_window_that_closes_is_published_once_though_the_process_that_does_
     minutes.check_closed()
 
 
-def _check_after_kills(pipeline: Pipeline, jvm: Jvm, *blows: Mapping[str, int]) -> None:
-    """Kills a process for each blow, lets two processes run, and compares the tables. blows: by step the number of the
-    table whose batch is there.
+def _replace_by_second(pipeline: Pipeline, points: Points, tables: Sequence[Table], first: Run) -> None:
+    """Freezes a process at a look-up until a second one has committed, which refuses the first and dies with its JVM."""
+    with points["upsert.resolved", "hold"].armed():
+        tables[0].feed(50)
+        points["upsert.resolved", "hold"].wait(first)
+        with first.frozen():
+            points["upsert.resolved", "hold"].disarm()
+            second = pipeline.run()
+            for table in tables:
+                table.feed(50)
+                pipeline.wait_for_commit_of(table.table, second)
+        assert first.wait() == _FENCED, first.tail()
+    second.kill(second.jvm_pid)  # It has nothing to read, and ends nevertheless.
+    assert second.wait(20) == 1
+    assert "the JVM has ended" in second.result()["error"]["message"]
+
+
+def _check_after_kills(pipeline: Pipeline, jvm: Jvm, *blows: Mapping[str, int], has_second: bool = True) -> None:
+    """Kills a process for each blow, lets another run, has it replaced by a second one, and compares the tables. blows: by
+    step the number of the table whose batch is there.
     """
     tables: tuple[Table, ...] = (
         Totals(pipeline),
@@ -344,19 +370,13 @@ def _check_after_kills(pipeline: Pipeline, jvm: Jvm, *blows: Mapping[str, int]) 
         table.feed(20)  # A process that has committed nothing has no epoch that a second one could be behind.
     for table in tables:
         pipeline.wait_for_commit_of(table.table, first)
-    with points["upsert.resolved", "hold"].armed():
-        tables[0].feed(50)
-        points["upsert.resolved", "hold"].wait(first)
-        with first.frozen():
-            points["upsert.resolved", "hold"].disarm()
-            second = pipeline.run()
-            for table in tables:
-                table.feed(50)
-                pipeline.wait_for_commit_of(table.table, second)
-        assert first.wait() == _FENCED, first.tail()
-    second.kill(second.jvm_pid)  # It has nothing to read, and ends nevertheless.
-    assert second.wait(20) == 1
-    assert "the JVM has ended" in second.result()["error"]["message"]
+    if has_second:
+        _replace_by_second(pipeline, points, tables, first)
+    else:
+        for table in tables:
+            table.feed(50)
+            pipeline.wait_for_commit_of(table.table, first)
+        assert first.stop() == 0, first.tail()
     for table in tables:
         table.check()
         pipeline.check_readers(table.table)

@@ -185,13 +185,15 @@ def test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_f
     wait_until_ended(child, 5)
 
 
-def test_before_the_first_run_nothing_is_compared_and_nothing_is_made(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_before_the_first_run_nothing_is_compared_and_nothing_is_made(
+    broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path
+) -> None:
     document = {
         "pipeline": "v",
         "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         "tables": {"v.events": {"topic": new_id()}},
     }
-    done, printed = Pipeline(tmp_path, document).command("verify")
+    done, printed = Pipeline(tmp_path, document, jvm=jvm).command("verify")
     found = printed["tables"]["v.events"]
     assert (done.returncode, found["equal"], found["reason"]) == (1, None, "it does not exist yet")
     assert not (tmp_path / "frazil-data").exists()
