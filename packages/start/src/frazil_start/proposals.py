@@ -157,12 +157,12 @@ def _keys(
 
 
 def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
-    """Returns what all of these bytes are."""
+    """Returns what these bytes are, except for the few that are damaged."""
     if not values:
         return _Form("")
-    framed = [value for value in values if value[:1] == b"\0" and len(value) >= _HEAD]
-    if _are_most(len(framed), len(values)):
-        return _registered_form(framed, schemas, len(values))
+    with_ids = [value for value in values if value[:1] == b"\0" and len(value) >= _HEAD]
+    if _are_most(len(with_ids), len(values)):
+        return _registered_form(with_ids, schemas, len(values))
     objects = [_object_of(value) for value in values]
     present = [decoded for decoded in objects if decoded is not None]
     if not _are_most(len(present), len(values)):
@@ -182,11 +182,11 @@ def _are_most(part: int, count: int) -> bool:
     return part * _DAMAGED >= count * (_DAMAGED - 1)
 
 
-def _registered_form(framed: Sequence[bytes], schemas: Schemas | None, count: int) -> _Form:
+def _registered_form(with_ids: Sequence[bytes], schemas: Schemas | None, count: int) -> _Form:
     """Returns what records are that have schema ids; without a name where the registry does not know most of the ids.
     count: of the records, of which others have no id.
     """
-    numbers = [int.from_bytes(value[1:_HEAD]) for value in framed]
+    numbers = [int.from_bytes(value[1:_HEAD]) for value in with_ids]
     registered = {number: schemas(number) for number in set(numbers)} if schemas else {}
     known_schemas = {number: schema for number, schema in registered.items() if schema is not None}
     kinds = {schema.kind for schema in known_schemas.values()}
