@@ -157,7 +157,7 @@ def _keys(
 
 
 def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
-    """Returns what all of these bytes are."""
+    """Returns what these bytes are, except for the few that are damaged."""
     if not values:
         return _Form("")
     with_ids = [value for value in values if value[:1] == b"\0" and len(value) >= _HEAD]
