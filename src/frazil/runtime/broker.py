@@ -55,22 +55,6 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 def broker_properties(directory: Path, port: int, controller_port: int, overrides: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties of the broker in `directory`; `overrides` win."""
-    return {**_network(port, controller_port), **_storage(directory), **_single_node(), **overrides}
-
-
-def render(properties: Mapping[str, str]) -> str:
-    """Returns the text of a Java properties file in ASCII: Java reads its bytes as Latin-1."""
-    text = "".join(f"{key}={value}\n" for key, value in properties.items())
-    return "".join(character if character.isascii() else _units(character) for character in text.replace("\\", "\\\\"))
-
-
-def _units(character: str) -> str:
-    """Returns a character as one or two escaped UTF-16 units."""
-    raw = character.encode("utf-16-be")
-    return "".join(f"\\u{raw[start : start + 2].hex()}" for start in range(0, len(raw), 2))
-
-
-def _network(port: int, controller_port: int) -> dict[str, str]:
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -83,21 +67,12 @@ def _network(port: int, controller_port: int) -> dict[str, str]:
         "message.max.bytes": str(_MESSAGE_MAX_BYTES),
         "replica.fetch.max.bytes": str(_MESSAGE_MAX_BYTES),
         "fetch.max.bytes": str(3 * _MESSAGE_MAX_BYTES),
-    }
-
-
-def _storage(directory: Path) -> dict[str, str]:
-    # Kafka maps every index of every partition at its full size: the default of 10 MiB each is too much for 200 topics.
-    return {
+        # Kafka maps every index of every partition at its full size: the default of 10 MiB each is too much for 200 topics.
         "log.dirs": str(directory / "data"),
         "log.index.size.max.bytes": str(1024 * 1024),
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         "auto.create.topics.enable": "false",
-    }
-
-
-def _single_node() -> dict[str, str]:
-    return {
+        # A single node.
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
@@ -112,7 +87,20 @@ def _single_node() -> dict[str, str]:
         "broker.heartbeat.interval.ms": "500",
         # Nobody follows the metadata of a single node: with less of both an idle broker takes 3.4 % of a core, not 4.8 %.
         "metadata.max.idle.interval.ms": "0",
+        **overrides,
     }
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """Returns the text of a Java properties file in ASCII: Java reads its bytes as Latin-1."""
+    text = "".join(f"{key}={value}\n" for key, value in properties.items())
+    return "".join(character if character.isascii() else _units(character) for character in text.replace("\\", "\\\\"))
+
+
+def _units(character: str) -> str:
+    """Returns a character as one or two escaped UTF-16 units."""
+    raw = character.encode("utf-16-be")
+    return "".join(f"\\u{raw[start : start + 2].hex()}" for start in range(0, len(raw), 2))
 
 
 def broker_archive() -> Path:

@@ -343,16 +343,13 @@ def read_promptly() -> None:
     """Makes py4j read the answers of JVMs by `prompt_stream` on connections that are opened from now on."""
     connect = ClientServerConnection.connect_to_java_server
     if not hasattr(connect, "is_prompt"):
-        ClientServerConnection.connect_to_java_server = _reading_promptly(connect)
 
+        def connect_to_java_server(connection: Any) -> None:
+            connect(connection)
+            connection.stream = prompt_stream(connection.socket)
 
-def _reading_promptly(connect: Callable[[Any], None]) -> Callable[[Any], None]:
-    def connect_to_java_server(connection: Any) -> None:
-        connect(connection)
-        connection.stream = prompt_stream(connection.socket)
-
-    connect_to_java_server.is_prompt = True  # type: ignore[attr-defined]
-    return connect_to_java_server
+        connect_to_java_server.is_prompt = True  # type: ignore[attr-defined]
+        ClientServerConnection.connect_to_java_server = connect_to_java_server
 
 
 def remember_names() -> None:

@@ -205,19 +205,15 @@ def _fetch(use: Use, target: Path, lock: IO[str]) -> None:
         output = answer.stdout + answer.stderr
         if os.strerror(errno.ENOSPC) in output:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        raise _cannot_fetch(use, _reasons(output))
+        named = (match[3] or f"{match[1]} {match[2]}" for match in _MISSING.finditer(output))
+        last_line = [line.strip() for line in output.splitlines() if line.strip()][-1:]
+        raise _cannot_fetch(use, list(dict.fromkeys(named)) or last_line)
 
 
 def _ivy() -> Path:
     for jar in sorted(spark_home().glob("jars/ivy-*.jar")):
         return jar
     raise UnavailableError("PySpark's Ivy is missing", remedy="install Frazil's requirements", where="pyspark/jars")
-
-
-def _reasons(text: str) -> list[str]:
-    named = (match[3] or f"{match[1]} {match[2]}" for match in _MISSING.finditer(text))
-    last_line = [line.strip() for line in text.splitlines() if line.strip()][-1:]
-    return list(dict.fromkeys(named)) or last_line
 
 
 def _cannot_fetch(use: Use, reasons: list[str]) -> UnavailableError:

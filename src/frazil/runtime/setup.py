@@ -234,7 +234,12 @@ def record_start() -> str:
         temporary_folder("frazil-warm-") as folder,
         EmbeddedBroker(folder / "broker", records_classes=records) as broker,
     ):
-        _produce(broker.bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("events", 2, 1)])["events"].result()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for n in range(1000):
+            producer.produce("events", f'{{"n":{n},"x":{{"y":[{n}.5]}},"s":"a\\\\n{n}","at":"2026-01-01T00:00:00Z"}}')
+        producer.flush()
         file = folder / "frazil.yaml"
         file.write_text(_FILE.format(servers=broker.bootstrap_servers, folder=folder))
         failures = [_record(words, file, archive) for words, archive in archives.items()]
@@ -251,15 +256,6 @@ def _record(words: tuple[str, ...], file: Path, archive: Path) -> str:
     if archive.exists():
         return ""
     return ended.stderr if ended.returncode else why_unrecorded(find_java()) or f"the JVM has written no {archive}"
-
-
-def _produce(servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic("events", 2, 1)])["events"].result()
-    producer = Producer({"bootstrap.servers": servers})
-    for n in range(1000):
-        producer.produce("events", f'{{"n":{n},"x":{{"y":[{n}.5]}},"s":"a\\\\n{n}","at":"2026-01-01T00:00:00Z"}}')
-    producer.flush()
 
 
 def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> None:

@@ -266,17 +266,15 @@ class IcebergCatalog:
             hit("commit.before")
             snapshot = sending.send(update)
             hit("commit.landed")
-            return self._done(commit, java, snapshot)
+            self._adopt(commit.table, java)
+            self.scans.note(commit, java)
+            contents = self.reader.contents_of(snapshot)
+            self._sizes[commit.table] = self.reader.size_of(java, contents)
+            return replace(
+                commit.progress, snapshot_id=contents["snapshot-id"], committed_at_ms=contents["timestamp-ms"]
+            )
         except lost_answers() as error:
             return self._resolve(commit, error, validator, sending, newest)
-
-    def _done(self, commit: Commit, java: Any, snapshot: Any) -> Progress:
-        """Returns the progress of a commit that has just been made, as this snapshot of Java's."""
-        self._adopt(commit.table, java)
-        self.scans.note(commit, java)
-        contents = self.reader.contents_of(snapshot)
-        self._sizes[commit.table] = self.reader.size_of(java, contents)
-        return replace(commit.progress, snapshot_id=contents["snapshot-id"], committed_at_ms=contents["timestamp-ms"])
 
     def _adopt(self, table: str, java: Any) -> None:
         """Marks a table that another tool created as one that this pipeline commits to, so that expired progress is not

@@ -144,7 +144,10 @@ class DataFiles:
             return
         specs = table.specs()
         dropped = {} if all(_NO_VALUES.search(content) for content in texts) else dropped_fields(specs)
-        add_one = self._handles.instance(self._handles.consumer, self._adding(method).bindTo(update).bindTo(specs))
+        # The handle (update, specs, node) -> update.method(ContentFileParser.fromJson(node, specs)).
+        if method not in self._by_method:
+            self._by_method[method] = self._handle_of(method)
+        add_one = self._handles.instance(self._handles.consumer, self._by_method[method].bindTo(update).bindTo(specs))
         for first in range(0, len(texts), _AT_ONCE):
             read = (_as_read(content, specs, dropped) for content in texts[first : first + _AT_ONCE])
             self._reader.readTree(f"[{','.join(read)}]").forEach(add_one)
@@ -176,12 +179,6 @@ class DataFiles:
         feature = self._handles.class_of(f"{_JACKSON}.core.json.JsonReadFeature")
         with_feature = getattr(self._mapper.reader(), "with")  # `with` is a keyword of Python.
         return with_feature(feature.getField("ALLOW_NON_NUMERIC_NUMBERS").get(None).mappedFeature())
-
-    def _adding(self, method: UpdateMethod) -> Any:
-        """Returns the handle (update, specs, node) -> update.method(ContentFileParser.fromJson(node, specs))."""
-        if method not in self._by_method:
-            self._by_method[method] = self._handle_of(method)
-        return self._by_method[method]
 
     def _handle_of(self, method: UpdateMethod) -> Any:
         owner, name = method.split(".")

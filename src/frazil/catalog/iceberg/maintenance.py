@@ -156,7 +156,17 @@ class IcebergMaintenance:
             self._forget_dropped_values(table)
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
-                return self._rewrite_manifests_here(java, table)
+                # In the driver, in their order: Spark's action needs a Spark type for each column, and deletes
+                # manifests of format version 1 after copying them.
+                # On this thread: py4j calls Python back only where Python waits for an answer.
+                executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
+                rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
+                hit("maintenance.manifests.begins")
+                since = int(newest_snapshot(java, table).snapshotId())
+                _refuse_lost(self._send_once(table, rewrite.clusterBy(_Together()), java, since), table)
+                hit("maintenance.manifests.landed")
+                summary = newest_snapshot(java, table).summary()
+                return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
             action = self._actions().rewriteManifests(staging).option("use-caching", "false")
             hit("maintenance.manifests.begins")
             result = action.execute()
@@ -164,20 +174,6 @@ class IcebergMaintenance:
             hit("maintenance.manifests.landed")
             manifests = (result.rewrittenManifests(), result.addedManifests())
             return Rewritten(*(sum(1 for _ in each(some)) for some in manifests))
-
-    def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
-        """Rewrites manifests in the driver, in their order: Spark's action needs a Spark type for each column, and
-        deletes manifests of format version 1 after copying them.
-        """
-        # On this thread: py4j calls Python back only where Python waits for an answer.
-        executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
-        rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
-        hit("maintenance.manifests.begins")
-        since = int(newest_snapshot(java, table).snapshotId())
-        _refuse_lost(self._send_once(table, rewrite.clusterBy(_Together()), java, since), table)
-        hit("maintenance.manifests.landed")
-        summary = newest_snapshot(java, table).summary()
-        return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
         with explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):

@@ -106,7 +106,9 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
 
 
 def _s3_access(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
-    if _needs_s3_identity(properties):
+    # Iceberg takes empty keys for none.
+    is_named = properties.get("s3.access-key-id") and properties.get("s3.secret-access-key")
+    if not is_named or any(name in properties for name in _OWN_PROVIDERS):
         with _of_kind(gateway, io, "s3") as file_io:
             return _s3_identity(gateway, file_io.client(location))
     if not all(map(properties.get, _PLACE)):
@@ -233,12 +235,6 @@ def _named(jvm: Any, configuration: Any) -> dict[str, str]:
         for group in ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.hdfs.")
         for name, value in json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(group))).items()
     }
-
-
-def _needs_s3_identity(properties: Mapping[str, str]) -> bool:
-    """Returns whether the keys are not those of `properties`: Iceberg takes empty ones for none."""
-    is_named = properties.get("s3.access-key-id") and properties.get("s3.secret-access-key")
-    return not is_named or any(name in properties for name in _OWN_PROVIDERS)
 
 
 @lru_cache(maxsize=8)

@@ -44,7 +44,12 @@ class KeyUpdates:
         stuck = {part.place for part in notes.parts if part.is_delete} if notes.ends else set()
         stuck |= unpaired
         # A shorter batch waits for other records than the whole one; the wait of each begins when it was first read.
-        state.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _not_committed(planned)
+        position, pending = planned.position, planned.table.changes.key_updates.pending
+        state.pending = {place: PendingUpdate(planned_ms) for place in stuck} | {
+            place: update
+            for place, update in pending.items()
+            if place[2] >= position.get(place[0], {}).get(place[1], 0)
+        }
         late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
         ranges = _limited(_limited(planned.batch.ranges, notes.ends), _before(stuck))
         if late or not stuck:
@@ -153,14 +158,6 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
     """Returns the ranges cut at these ends."""
     cut = (replace(r, end=min(r.end, ends.get(r.topic, {}).get(r.partition, r.end))) for r in ranges)
     return tuple(r for r in cut if r.span > 0)
-
-
-def _not_committed(planned: Planned) -> dict[Place, PendingUpdate]:
-    """Returns the pending updates whose records are not committed yet."""
-    position, pending = planned.position, planned.table.changes.key_updates.pending
-    return {
-        place: update for place, update in pending.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
-    }
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pydantic import TypeAdapter
@@ -134,7 +133,16 @@ class Suspects:
             draft = self._path.with_suffix(".new")
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({name: _document(suspect) for name, suspect in self._known.items()}, file)
+                json.dump(
+                    {
+                        name: {
+                            "deaths": suspect.deaths,
+                            "ranges": [[r.topic, r.partition, r.start, r.end] for r in suspect.ranges],
+                        }
+                        for name, suspect in self._known.items()
+                    },
+                    file,
+                )
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path)
@@ -142,10 +150,6 @@ class Suspects:
 
 def _starts(ranges: Iterable[OffsetRange]) -> set[tuple[str, int, int]]:
     return {(r.topic, r.partition, r.start) for r in ranges}
-
-
-def _document(suspect: _Suspect) -> dict[str, Any]:
-    return {"deaths": suspect.deaths, "ranges": [[r.topic, r.partition, r.start, r.end] for r in suspect.ranges]}
 
 
 def _read(path: Path) -> dict[str, _Suspect]:

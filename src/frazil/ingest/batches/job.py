@@ -136,16 +136,17 @@ class SparkJobs:
         with self._activated(pool, has_spark_part=job.spark_part is not None) as spark:
             self.parallelism = self._parallelism(spark)
             slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
-            records = plan_reads(spark, self._kafka_now(), share_ranges(ranges, slices))
+            kafka = task_properties({**self._kafka, "bootstrap.servers": self._servers()})
+            records = plan_reads(spark, kafka, share_ranges(ranges, slices))
             task = task_of(self._sent(spark, job))
             if job.spark_part is not None:
                 records = _with_spark_values(spark, records, job, job.spark_part)
             else:
                 task = reading(wanted_of(job), task)
-            return _collected(records.mapInArrow(task, REPORT_SCHEMA))
-
-    def _kafka_now(self) -> dict[str, str]:
-        return task_properties({**self._kafka, "bootstrap.servers": self._servers()})
+            try:
+                return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
+            except (PySparkException, Py4JJavaError) as error:
+                raise _failure_of(error) from None
 
     def _sent(self, spark: SparkSession, job: Job) -> Job:
         """Returns the job with broadcasts in place of the rows of reference tables: Spark sends them to a process once."""
@@ -183,13 +184,6 @@ class SparkJobs:
             prepare_session(session._jsparkSession)
             self._for_queries = spark, session
         return self._for_queries[1]
-
-
-def _collected(reports: DataFrame) -> list[str]:
-    try:
-        return [row.report for row in reports.collect()]
-    except (PySparkException, Py4JJavaError) as error:
-        raise _failure_of(error) from None
 
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

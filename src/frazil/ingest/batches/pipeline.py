@@ -100,7 +100,18 @@ class Pipeline:
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), pool=pool)
         hit("job.after")
-        self._check_topic_ids(planned)
+        # The offsets of a topic that was recreated during the read would refer to other records.
+        # Of tables that share a topic, one may have the id of the recreated topic already.
+        expected = {
+            (name, topic.id)
+            for p in planned
+            for name, topic in p.table.offsets.topics.items()
+            if name in p.batch.topics
+        }
+        described = self._source.described({name for name, _ in expected})
+        changed = sorted(name for name, topic_id in expected if name not in described or described[name].id != topic_id)
+        if changed:
+            raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
     def try_tasks(self, planned: Planned) -> None:
@@ -244,20 +255,6 @@ class Pipeline:
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
         return replace(state, progress=self._catalog.commit(commit))
-
-    def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
-        """Raises ConflictError for a topic recreated during the read: its offsets would refer to other records."""
-        # Of tables that share a topic, one may have the id of the recreated topic already.
-        expected = {
-            (name, topic.id)
-            for p in planned
-            for name, topic in p.table.offsets.topics.items()
-            if name in p.batch.topics
-        }
-        described = self._source.described({name for name, _ in expected})
-        changed = sorted(name for name, topic_id in expected if name not in described or described[name].id != topic_id)
-        if changed:
-            raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
 
     def schemas_of(self, table: Table, ids: Iterable[str]) -> dict[str, WriterSchema]:
         """Returns the registry schemas of the ids in the table's records; ids of keys begin with KEY_SCHEMA."""

@@ -418,24 +418,19 @@ class Discovery:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.
             is_late = self._has_topics and table.spec.source.start.kind == "latest"
             table.offsets.at_start = frozenset() if is_late else frozenset(table.partitions())
-        _forget_recreated(table)
+        # A topic that was recreated before any record of it was committed begins where a new one does.
+        first_ids = table.offsets.first_ids
+        for recreated in [t.name for t in table.offsets.topics.values() if first_ids.get(t.name, t.id) != t.id]:
+            del table.offsets.first[recreated], table.offsets.first_ids[recreated]
+            table.offsets.skipped.pop(recreated, None)
+            table.offsets.read_to, table.offsets.needs_check = None, True
+            if table.spec.source.start.kind == "latest" and table.offsets.at_start is not None:
+                table.offsets.at_start = frozenset(
+                    partition for partition in table.offsets.at_start if partition[0] != recreated
+                )
 
     @staticmethod
     def _declared(table: Table, partition: Partition) -> int | None:
         offsets = table.spec.source.start.offsets
         mine = offsets.get(partition[0]) or offsets.get(None) or {}
         return mine.get(partition[1])
-
-
-def _forget_recreated(table: Table) -> None:
-    """Forgets the first offsets of topics that were recreated before any record of them was committed: the recreated
-    topic begins where a new one does.
-    """
-    for name in [t.name for t in table.offsets.topics.values() if table.offsets.first_ids.get(t.name, t.id) != t.id]:
-        del table.offsets.first[name], table.offsets.first_ids[name]
-        table.offsets.skipped.pop(name, None)
-        table.offsets.read_to, table.offsets.needs_check = None, True
-        if table.spec.source.start.kind == "latest" and table.offsets.at_start is not None:
-            table.offsets.at_start = frozenset(
-                partition for partition in table.offsets.at_start if partition[0] != name
-            )

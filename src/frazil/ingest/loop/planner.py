@@ -125,7 +125,11 @@ class Planner:
         self._leaderless.discard(table.name)
         if not table.offsets.topics:
             table.offsets.set_lag(None, self._time.now_ms())
-            table.status.set(RunState.BACKING_OFF, _no_topic(table))
+            names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.source.topics)
+            table.status.set(
+                RunState.BACKING_OFF,
+                UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name"),
+            )
         elif silent:
             self._leaderless.add(table.name)
             table.status.set(RunState.BACKING_OFF, _no_leader(silent[0]))
@@ -274,12 +278,6 @@ def _is_planned(table: Table) -> bool:
     """Whether this process plans batches of the table, and measures its lag then."""
     schedule = table.schedule
     return schedule.is_owned and not schedule.is_paused and table.status.run_state is not RunState.STOPPED
-
-
-def _no_topic(table: Table) -> UnavailableError:
-    """Returns the error of a table none of whose topics exists."""
-    names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.source.topics)
-    return UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
 
 
 def _no_leader(partition: Partition) -> UnavailableError:

@@ -130,7 +130,13 @@ class OffsetPublisher:
             self._is_over, self.status = True, replace(self.status, failure=error.message)
             log.warning("offsets_refused", reason=error.message, where=error.where, remedy=_REMEDY)
         except UnavailableError as error:
-            return self._note_failure(error)
+            # The second failure in a row is logged: the first may be a broker that is just starting to coordinate
+            # groups.
+            self._failures += 1
+            self.status = replace(self.status, failure=error.message)
+            if self._failures == _TRIES or (self._failures < _TRIES and self._stopping.is_set()):
+                log.warning("offsets_not_published", reason=error.message, where=error.where, remedy=error.remedy)
+            return _EVERY_S if self._failures < _TRIES else _RETRY_S
         except Exception as error:  # noqa: BLE001  (whatever is wrong here, records are ingested)
             self._is_over, self.status = True, replace(self.status, failure=f"{type(error).__name__}: {error}")
             log.error("unexpected_error", error=self.status.failure)
@@ -175,14 +181,6 @@ class OffsetPublisher:
 
     def _note_published(self) -> None:
         self.status = replace(self.status, last_ms=self._clock.now_ms(), failure="")
-
-    def _note_failure(self, error: UnavailableError) -> float:
-        """Logs the second failure in a row: the first may be a broker that is just starting to coordinate groups."""
-        self._failures += 1
-        self.status = replace(self.status, failure=error.message)
-        if self._failures == _TRIES or (self._failures < _TRIES and self._stopping.is_set()):
-            log.warning("offsets_not_published", reason=error.message, where=error.where, remedy=error.remedy)
-        return _EVERY_S if self._failures < _TRIES else _RETRY_S
 
     def _loop(self) -> None:
         pause_s = 0.0

@@ -163,17 +163,14 @@ class Service:
         else:
             self._pause(pause_s)
         if self._clock.monotonic_s() >= self._published_at_s + self._publish_every_s:
-            self._publish_regularly()
+            self._published_at_s, self._has_news = self._clock.monotonic_s(), False
+            self._publish_tables()
+            self._published_in_s = self._clock.monotonic_s() - self._published_at_s
         if not self._ending.has_begun:
             self._timeouts.check(self.tables, self._planner.is_caught_up)
 
     def _publish_tables(self) -> None:
         self._publish(self.tables)
-
-    def _publish_regularly(self) -> None:
-        self._published_at_s, self._has_news = self._clock.monotonic_s(), False
-        self._publish_tables()
-        self._published_in_s = self._clock.monotonic_s() - self._published_at_s
 
     @property
     def _publish_every_s(self) -> float:
@@ -193,12 +190,9 @@ class Service:
             if is_shortened:
                 until_s = min(until_s, began_s + self._planner.polling.after_work_s)
             is_over = self.ownership.has_changed or self._clock.monotonic_s() >= until_s
-            if is_over or (is_shortened and self._has_place()):
+            has_place = any(map(self._workers.is_free, self._waiting))  # For work that has waited for one.
+            if is_over or (is_shortened and has_place):
                 break
-
-    def _has_place(self) -> bool:
-        """Whether there is a place for work that has waited for one."""
-        return any(map(self._workers.is_free, self._waiting))
 
     def _wait(self, timeout_s: float) -> bool:
         """Handles the work that ends within the time; returns whether some did that a turn may follow from."""
@@ -443,7 +437,11 @@ class Service:
             return
         may_search = len(planned) == 1 and planned[0].table.schedule.is_owned and not self._ending.has_begun
         if isinstance(error, TaskFailedError) and may_search:
-            self._search(planned[0], error)
+            alone = planned[0]
+            alone.table.status.set(RunState.BACKING_OFF, error)
+            log.warning("crashing_record_search_started", table=alone.table.name, reason=error.message)
+            after = partial(self._after_search, alone, error)
+            self._workers.submit("search", after, partial(self._loader.pipeline.isolate, alone))
             return
         for p in planned:
             if error is not None:
@@ -460,13 +458,6 @@ class Service:
             self._suspects.record_death()
             # After a full heap records that are read until the JVM ends are not the cause.
             self._ending.end(jvm_has_ended())
-
-    def _search(self, planned: Planned, error: TaskFailedError) -> None:
-        """Starts the search for the records that crash a task which has failed alone."""
-        planned.table.status.set(RunState.BACKING_OFF, error)
-        log.warning("crashing_record_search_started", table=planned.table.name, reason=error.message)
-        after = partial(self._after_search, planned, error)
-        self._workers.submit("search", after, partial(self._loader.pipeline.isolate, planned))
 
     def _after_search(self, planned: Planned, error: TaskFailedError, future: Future[Found]) -> None:
         planned.table.bad_records.searches += 1

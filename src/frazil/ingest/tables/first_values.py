@@ -40,7 +40,8 @@ def refused_kinds(
 
     Raises: SpecError or UnavailableError, as `error`, where that would not help.
     """
-    others = {_in_row(table, path) for path in mismatched}
+    # Paths begin at the top of the row, not of an envelope.
+    others = {path.partition(".")[2] if table.spec.changes.envelope is not None else path for path in mismatched}
     kinds = {
         path: (kind, f"{{value}} is of a kind that the table cannot have here: {error.message}")
         for path, kind in hints_of(requested_fields)
@@ -61,11 +62,6 @@ def _concerns(table: Table, error: TypeRefused | UnusableType | UnavailableError
     query = table.spec.query
     is_missing = unknown_column(error) != "" and kind in _WITH_MEMBERS  # The field lacks a member that others have.
     return is_missing and name in map(fold_case, _WORD.findall(f"{query.select or ''} {query.where or ''}"))
-
-
-def _in_row(table: Table, path: str) -> str:
-    """Returns the path of a bad record from the top of the row, not of an envelope."""
-    return path.partition(".")[2] if table.spec.changes.envelope is not None else path
 
 
 def _with_types(error: TypeRefused, requested_fields: RequestedFields) -> SpecError:

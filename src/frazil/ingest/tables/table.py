@@ -210,7 +210,9 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.search.batch_count,
-            buffered_bytes=self._buffered_row_bytes() if self.keeps_keys else None,
+            buffered_bytes=buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)
+            if self.keeps_keys
+            else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
@@ -219,9 +221,6 @@ class Table:
     def keeps_keys(self) -> bool:
         """Whether rows of the table are looked up: what identifies those of a batch is in memory until the batch is over."""
         return self.spec.changes.looks_up_rows
-
-    def _buffered_row_bytes(self) -> int:
-        return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)
 
     @property
     def dead_letter_table_name(self) -> str:

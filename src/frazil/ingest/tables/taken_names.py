@@ -95,7 +95,12 @@ class FirstNames:
             try:
                 self._analyse(_without(records, taken))
             except (NameTaken, IntoCollection) as error:
-                paths = self._named(_without(records, taken), error.path)
+                # Full names in Iceberg are the same, letter case aside.
+                whole = fold_case(".".join(error.path))
+                candidates = (
+                    path for path in _fields(_without(records, taken).as_struct(), ()) if path[0] not in self._declared
+                )
+                paths = [path for path in candidates if fold_case(".".join(path)) == whole]
                 if not paths:
                     return {}
                 taken |= dict.fromkeys(paths, _reason(error))
@@ -104,12 +109,6 @@ class FirstNames:
                 return {} if named in {fold_case(path[-1]) for path in taken} else taken
             else:
                 return taken
-
-    def _named(self, records: Schema, wanted: Path) -> list[Path]:
-        """Returns the fields whose full names in Iceberg are that of the path, letter case aside."""
-        whole = fold_case(".".join(wanted))
-        paths = (path for path in _fields(records.as_struct(), ()) if path[0] not in self._declared)
-        return [path for path in paths if fold_case(".".join(path)) == whole]
 
 
 def _without(records: Schema, paths: Collection[Path]) -> Schema:

@@ -276,20 +276,19 @@ def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
     """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
     decoded = ((column.name, column.value) for column in table.spec.shape.columns if column.value is not None)
     return tuple(
-        (column, _header_reading(table, column, value))
+        (
+            column,
+            Reading(
+                format=value.format,
+                wire=_wire(value),
+                schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
+                unknown_fields="drop",
+                evolution=NO_EVOLUTION,
+                on_bad=table.spec.bad_records.on_bad_record,
+            ),
+        )
         for column, value in decoded
         if value.format not in ("text", "raw")
-    )
-
-
-def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
-    return Reading(
-        format=value.format,
-        wire=_wire(value),
-        schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
-        unknown_fields="drop",
-        evolution=NO_EVOLUTION,
-        on_bad=table.spec.bad_records.on_bad_record,
     )
 
 

@@ -162,7 +162,12 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
     with temporary_folder(_PREFIX) as folder:
         status, reason = _run_child(work, cpu_seconds, folder)
     if os.WIFSIGNALED(status):
-        return _describe_signal(os.WTERMSIG(status))
+        number = os.WTERMSIG(status)
+        if number == signal.SIGPROF:
+            return "the reader used more processor time than a record may take"
+        with suppress(ValueError):
+            return f"the reader was ended by {signal.Signals(number).name}"
+        return f"the reader was ended by signal {number}"
     code = os.WEXITSTATUS(status)
     if code == _NOT_ITS_FAULT:
         raise OSError(reason)
@@ -205,11 +210,3 @@ def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path
     with suppress(OSError):
         os.write(writing, reason.encode("utf-8", "replace")[:_LONGEST_REASON])
     os._exit(code)
-
-
-def _describe_signal(number: int) -> str:
-    if number == signal.SIGPROF:
-        return "the reader used more processor time than a record may take"
-    with suppress(ValueError):
-        return f"the reader was ended by {signal.Signals(number).name}"
-    return f"the reader was ended by signal {number}"

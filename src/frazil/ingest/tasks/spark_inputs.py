@@ -92,7 +92,9 @@ def _steps(job: Job, batches: Iterable[pa.RecordBatch], folders: ExitStack) -> I
             path = Path(batch[STEP][row].as_py())
             if path.name == _FIRST:
                 folders.enter_context(taken_folder(path.parent))
-            step = _take_file(path)
+            with path.open("rb") as file:
+                step: _Step = pickle.load(file)
+            path.unlink()
             if step.records is None:
                 yield step.take
             else:
@@ -102,13 +104,6 @@ def _steps(job: Job, batches: Iterable[pa.RecordBatch], folders: ExitStack) -> I
                 yield partial(step.take, records=records)
             waiting, begin = [], row + 1
         waiting.append(batch.slice(begin))
-
-
-def _take_file(path: Path) -> _Step:
-    with path.open("rb") as file:
-        step: _Step = pickle.load(file)
-    path.unlink()
-    return step
 
 
 class _FirstRun(TableRun):

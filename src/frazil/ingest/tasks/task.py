@@ -307,7 +307,11 @@ class TableRun:
         self.tally.count(
             topic, {**columns, "value": columns.get(RAW_VALUE, columns["value"])}, changes.ignored_records | dropped
         )
-        self._note_late(topic, columns, late)
+        if late:
+            self.tally.note_unread(list(late.values()))
+            if self.is_writing:
+                bad = pick(columns, np.array(list(late)))
+                self.dead_letters.write_unread(topic, bad, list(late.values()))
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
         self.tally.note_requests(decoded, self.source.fixed)
@@ -316,14 +320,6 @@ class TableRun:
         if self.is_writing and decoded.refused.size:
             with self._noting_partitions():
                 self._write(topic, columns, changes)
-
-    def _note_late(self, topic: str, columns: Records, late: Mapping[int, BadRecord]) -> None:
-        """Makes dead letters of late records. late: why each is one, by its index."""
-        if late:
-            self.tally.note_unread(list(late.values()))
-            if self.is_writing:
-                bad = pick(columns, np.array(list(late)))
-                self.dead_letters.write_unread(topic, bad, list(late.values()))
 
     def _whole(self, topic: str, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the records whose values are whole, after taking those that are parts of others."""

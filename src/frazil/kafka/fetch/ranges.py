@@ -186,7 +186,12 @@ class _Reading:
                 before_s = _CLOCK.monotonic_s()
                 yield batch
                 self._away_s += _CLOCK.monotonic_s() - before_s
-            self._give_up()
+            now_s = self._now_s()
+            for part in self._left.values():
+                if part.problem and now_s - part.since_s > self._patience_s:
+                    raise UnavailableError(
+                        f"records have not arrived for {self._patience_s:g} s: {part.problem}", where=part.where
+                    )
         yield from self._records.flush()
 
     def end(self) -> None:
@@ -299,7 +304,11 @@ class _Reading:
             fetched = self._receive(asked) if asked is not None else None
             if asked is not None and fetched is not None:
                 yield from self._take(asked, *fetched)
-        self._drop_overdue()
+        # Brokers that have not answered in time are abandoned.
+        limit_s = self._now_s() - self._answer_s
+        for overdue in list(self._asked.values()):
+            if overdue.sent_s < limit_s and not overdue.connection.is_readable():
+                self._drop(overdue, f"{overdue.connection.where} has not answered")
 
     def _wait(self) -> list[int]:
         """Returns the brokers that have answered."""
@@ -315,13 +324,6 @@ class _Reading:
             poll.register(number, select.POLLIN)
         wait_s = max(0.0, min(times, default=now_s) - now_s)
         return [brokers[number] for number, _ in poll.poll(1000 * wait_s + 1)]
-
-    def _drop_overdue(self) -> None:
-        """Gives brokers up that have not answered in time."""
-        limit_s = self._now_s() - self._answer_s
-        for asked in list(self._asked.values()):
-            if asked.sent_s < limit_s and not asked.connection.is_readable():
-                self._drop(asked, f"{asked.connection.where} has not answered")
 
     def _receive(self, asked: _Asked) -> tuple[Fetched, memoryview] | None:
         before_s = self._now_s()
@@ -365,14 +367,6 @@ class _Reading:
         pause_s = _PAUSES_S[min(part.failures, len(_PAUSES_S) - 1)]
         part.failures += 1
         part.until_s = max(part.until_s, self._now_s() + pause_s)
-
-    def _give_up(self) -> None:
-        now_s = self._now_s()
-        for part in self._left.values():
-            if part.problem and now_s - part.since_s > self._patience_s:
-                raise UnavailableError(
-                    f"records have not arrived for {self._patience_s:g} s: {part.problem}", where=part.where
-                )
 
     # ---- what is in it
 
@@ -446,7 +440,8 @@ class _Reading:
             if has_room:
                 self._nothing(asked, part, answered)
             return []
-        _check_epoch(part, table)
+        if table[0, FORMAT] == _FORMAT and 0 <= table[0, EPOCH] < part.fetched_epoch:
+            raise UnavailableError("the log was replaced by another one while it was read", where=part.where)
         if 0 <= answered.high_watermark <= table[-1, BASE]:
             table = self._before_end(asked, part, table, answered.high_watermark)
             if not len(table):
@@ -561,9 +556,3 @@ class _Reading:
 
 def _words(error: UnavailableError | InvariantError) -> str:
     return f"{error.message} ({error.where})" if error.where else error.message
-
-
-def _check_epoch(part: _Part, table: I64) -> None:
-    """Raises UnavailableError for batches that are none of the log that was read until now."""
-    if table[0, FORMAT] == _FORMAT and 0 <= table[0, EPOCH] < part.fetched_epoch:
-        raise UnavailableError("the log was replaced by another one while it was read", where=part.where)

@@ -114,34 +114,30 @@ def read_response(data: memoryview, version: int) -> Fetched:
     Raises: InvariantError for bytes that are not an answer of this version.
     """
     try:
-        return _response(data, version)
+        cursor = _Cursor(data, version)
+        cursor.tags()  # Of the header.
+        throttle_ms, error = cursor.take(_INT), 0
+        if version >= 7:
+            error = cursor.take(_SHORT)
+            cursor.skip(4)  # The session.
+        partitions: list[FetchedPartition] = []
+        for _ in range(cursor.length()):
+            topic: UUID | str
+            if version >= WITH_IDS:
+                start = cursor.skip(16)
+                topic = UUID(bytes=bytes(cursor.data[start : start + 16]))
+            else:
+                size = cursor.length(_SHORT)
+                start = cursor.skip(size)
+                topic = str(cursor.data[start : start + size], "utf-8")
+            partitions += [_partition(cursor, topic, version) for _ in range(cursor.length())]
+            cursor.tags()
+        cursor.tags()
+        if cursor.position != len(data):
+            raise struct.error
+        return Fetched(throttle_ms, error, tuple(partitions))
     except (struct.error, IndexError, UnicodeDecodeError):
         raise InvariantError(f"a broker's answer to Fetch {version} cannot be read") from None
-
-
-def _response(data: memoryview, version: int) -> Fetched:
-    cursor = _Cursor(data, version)
-    cursor.tags()  # Of the header.
-    throttle_ms, error = cursor.take(_INT), 0
-    if version >= 7:
-        error = cursor.take(_SHORT)
-        cursor.skip(4)  # The session.
-    partitions: list[FetchedPartition] = []
-    for _ in range(cursor.length()):
-        topic: UUID | str
-        if version >= WITH_IDS:
-            start = cursor.skip(16)
-            topic = UUID(bytes=bytes(cursor.data[start : start + 16]))
-        else:
-            size = cursor.length(_SHORT)
-            start = cursor.skip(size)
-            topic = str(cursor.data[start : start + size], "utf-8")
-        partitions += [_partition(cursor, topic, version) for _ in range(cursor.length())]
-        cursor.tags()
-    cursor.tags()
-    if cursor.position != len(data):
-        raise struct.error
-    return Fetched(throttle_ms, error, tuple(partitions))
 
 
 def _partition(cursor: _Cursor, topic: UUID | str, version: int) -> FetchedPartition:
