@@ -86,7 +86,6 @@ class Conversion:
     requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
     made_optional: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
-    untyped: set[Path] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
     fates: NDArray[np.int32] | None = None
     #: The cells counted so far (`decode.limits`).
@@ -107,7 +106,6 @@ class Conversion:
             _own(rescued_column(self.unknown, self.rescued, self.row_count)),
             refusals=self.refusals,
             fates=self.fates,
-            untyped=self.untyped,
         )
 
     def added_to(self, decoded: Decoded, is_first: bool = False) -> Decoded:
@@ -146,7 +144,6 @@ class Conversion:
         for mismatches, results in ((other.mismatches, self.mismatches), (singles, self.rescued)):
             results += [replace(each, row=int(owner[each.row])) for each in mismatches if owner[each.row] >= 0]
         self.dropped |= other.dropped
-        self.untyped |= other.untyped
         for path, members in other.requested_fields.items():
             requested = self.requested_fields.setdefault(path, {})
             requested |= {name: widest(requested.get(name, kind), kind) for name, kind in members.items()}
