@@ -113,6 +113,8 @@ class SchemaRequests:
     refusals: frozenset[str] = frozenset()
     #: Paths of fields that were left out.
     dropped: frozenset[str] = frozenset()
+    #: Columns of `dedupe.by` that the table lacks, as no record so far has more than null in their fields.
+    empty_ids: frozenset[str] = frozenset()
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -124,6 +126,7 @@ class SchemaRequests:
             missing=frozenset[str]().union(*(part.missing for part in parts)),
             refusals=frozenset[str]().union(*(part.refusals for part in parts)),
             dropped=frozenset[str]().union(*(part.dropped for part in parts)),
+            empty_ids=frozenset[str]().union(*(part.empty_ids for part in parts)),
         )
 
 

@@ -64,7 +64,7 @@ def _open(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Read
     conversion = Conversion(reading, "", len(values), limit)
     columns, texts, _, error = read_objects(values, conversion, partial(_open_objects, reading, fields))
     texts.conversion.refuse_records(error, FAULTS)
-    return replace(texts.conversion.decoded(columns), refusals=set())
+    return replace(texts.conversion.decoded(columns), refusals=set(), untyped=texts.untyped)
 
 
 def _open_objects(

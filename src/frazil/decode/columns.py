@@ -191,6 +191,8 @@ class Decoded:
     refusals: set[str] = field(default_factory=set)
     #: The numbers of fields of each record by `Fate`, int32 of shape (n_fates, n_records); None where they are not counted.
     fates: NDArray[np.int32] | None = None
+    #: Paths of fields without a column and without a type: records have them, and only as null, [] or {}.
+    untyped: set[Path] = field(default_factory=set)
 
     @property
     def rescued(self) -> pa.Array | None:
@@ -356,6 +358,7 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         own=_own(groups, places),
         missing=set().union(*(result.missing for result in decoded)),
         refusals=set().union(*(result.refusals for result in decoded)),
+        untyped=set().union(*(result.untyped for result in decoded)),
     )
 
 

@@ -92,6 +92,11 @@ class Shaping:
         columns = NamedColumns(self.kept_columns, self.depth, self.separator, self.case) if self.kept_columns else None
         return Selection(self.include + declared, self.exclude, self.kept, columns)
 
+    def spellings(self, path: Path) -> set[Path]:
+        """Returns the paths, without case, that a new column for the field at `path` may have in the table."""
+        cased = tuple(change_case(name, self.case) for name in path)
+        return {tuple(map(fold_case, spelling)) for spelling in (path, cased, (self.separator.join(cased),))}
+
     def column_name(self, path: Path, names: ColumnNames) -> str:
         """Returns the name of the column for the field at `path`: of one of the columns `names` in whatever case. A
         column that no known field feeds may have the field's own name too, as a declaration writes it.

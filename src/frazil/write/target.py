@@ -18,6 +18,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from frazil.column_names import fold_case
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program, SparkPart
 from frazil.schema.arrow import Bools, arrow_field
@@ -322,6 +323,20 @@ class TableTarget:
         if self.changes.history is not None:
             return "history"
         return "merge" if self.changes.counts_every_row else ""
+
+    def empty_ids(self, untyped: Iterable[Path]) -> frozenset[str]:
+        """Returns the columns of `dedupe.by` that fields would feed, or fields inside of them. untyped: the paths of fields
+        without a type, which records have only without a value.
+        """
+        if self.dedupe is None:
+            return frozenset()
+        shaping = self.shaping or Shaping()
+        fed = {spelling for path in untyped for spelling in shaping.spellings(self.reading.in_row(path))}
+        return frozenset(
+            name
+            for name, path in zip(self.dedupe.by, self.dedupe.paths, strict=True)
+            if not fed.isdisjoint(tuple(map(fold_case, path[:cut])) for cut in range(1, len(path) + 1))
+        )
 
     def without_waits(self) -> TableTarget:
         """Returns the table whose query has null where a record would wait for a row of a reference table."""

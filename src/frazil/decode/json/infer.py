@@ -245,6 +245,8 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Pat
         inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
             inferred_members.append((_name_at(group, inferred.at), inferred))
+        elif (column.kind != ABSENT).any():
+            texts.untyped.add((*path, name))
     return dict(sorted(inferred_members, key=lambda member: member[1].at))
 
 

@@ -145,7 +145,7 @@ def _decode(
 
     columns, texts, _, error = read_objects(values, Conversion(reading, "", len(values), limit), read)
     texts.conversion.refuse_records(error, FAULTS)
-    return texts.conversion.decoded(columns), texts.contradictions
+    return replace(texts.conversion.decoded(columns), untyped=texts.untyped), texts.contradictions
 
 
 def read_objects(

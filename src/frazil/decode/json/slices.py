@@ -136,6 +136,8 @@ class Texts:
     watched: Mapping[Path, Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     #: Records whose values are of another kind than that of an earlier record, with that record, or -1 for a hint.
     contradictions: list[tuple[int, I32]] = field(default_factory=list)
+    #: Paths of fields without a column that have no value with a type: only null, [] or {}.
+    untyped: set[Path] = field(default_factory=set)
     #: Whether escaped keys must be replaced first.
     has_escaped_keys: bool = False
     #: Memory for `grammar.skip_container`.

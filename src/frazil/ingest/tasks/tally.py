@@ -135,13 +135,16 @@ class Tally:
             report = FindingReport({name: int(np.count_nonzero(finding.records))}, {name: first})
             self.findings = FindingReport.merge([self.findings, report])
 
-    def note_requests(self, decoded: Decoded, fixed: frozenset[Path]) -> None:
-        """Notes what the records request of the schema. fixed: paths of columns that stay required."""
+    def note_requests(self, decoded: Decoded, fixed: frozenset[Path], empty_ids: frozenset[str] = frozenset()) -> None:
+        """Notes what the records request of the schema. fixed: paths of columns that stay required. empty_ids: see
+        SchemaRequests.
+        """
         before = self.requests
         requests = SchemaRequests(
             (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
             frozenset(json.dumps(path) for path in decoded.made_optional - fixed),
             missing=frozenset(decoded.missing),
+            empty_ids=empty_ids,
         )
         refusals, dropped = add_names(before.refusals, decoded.refusals), add_names(before.dropped, decoded.dropped)
         self.requests = replace(SchemaRequests.merge([before, requests]), refusals=refusals, dropped=dropped)

@@ -310,7 +310,7 @@ class TableRun:
         self._note_late(topic, columns, late)
         self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_findings(topic, columns, changes.findings)
-        self.tally.note_requests(decoded, self.source.fixed)
+        self.tally.note_requests(decoded, self.source.fixed, self.source.empty_ids(decoded.untyped))
         if decoded.requested_fields:
             self._note_hints(decoded)
         if self.is_writing and decoded.refused.size:

@@ -120,7 +120,7 @@ def commit_deduplicated(
     """
     dedupe = target.dedupe
     assert dedupe is not None
-    _check_table(target, state, dedupe)
+    _check_table(target, state, dedupe, report)
     if not report.changes.touched:
         return catalog.commit(commit), Duplicates(), commit.files
     batch, dropped = _load(target, dedupe, report), Duplicates()
@@ -162,14 +162,14 @@ def _named(dropped: Duplicates) -> dict[str, int]:
     return {DUPLICATE: dropped.records} if dropped.records else {}
 
 
-def _check_table(target: TableTarget, state: TableState, dedupe: Dedupe) -> None:
+def _check_table(target: TableTarget, state: TableState, dedupe: Dedupe, report: TaskReport) -> None:
     if state.format_version < 2:
         raise SpecError(
             "the table has format version 1, and `dedupe` deletes rows of files, which needs version 2 or 3",
             remedy="upgrade the table to format version 2 or 3",
             where=state.name,
         )
-    if not are_known(target, dedupe):
+    if not are_known(target, dedupe, report.schema.empty_ids):
         columns = ", ".join(dedupe.by)
         raise SpecError(
             f"`dedupe.by` has {columns}, and neither the table nor its records have every one of them",

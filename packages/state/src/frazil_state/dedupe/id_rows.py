@@ -9,7 +9,7 @@ for a seventh of what passing them through Spark takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -182,9 +182,10 @@ def _rows_of_records(records: Records) -> Ints:
     return np.repeat(sizes, sizes)
 
 
-def are_known(target: TableTarget, dedupe: Dedupe) -> bool:
-    """Returns whether the table has all columns that identify an event."""
-    return all(has_column(target, path) for path in dedupe.paths)
+def are_known(target: TableTarget, dedupe: Dedupe, empty: Collection[str] = ()) -> bool:
+    """Returns whether the table has all columns that identify an event. empty: columns that records have without a value."""
+    columns = zip(dedupe.by, dedupe.paths, strict=True)
+    return all(name in empty or has_column(target, path) for name, path in columns)
 
 
 def _bounds_of_times(dedupe: Dedupe, rows: pa.Table) -> list[int]:

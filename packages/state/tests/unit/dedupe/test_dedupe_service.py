@@ -128,6 +128,49 @@ def test_a_column_that_no_record_has_stops_the_table_instead_of_keeping_all(tmp_
     assert table.status.remedy == "correct the name, or declare the column under `columns`"
 
 
+@pytest.mark.parametrize("tasks", [1, 4])
+@pytest.mark.parametrize(
+    ("settings", "values", "column"),
+    [
+        ("dedupe: {by: [event]}", [{"event": None}, {"event": "x"}], "event"),
+        ("dedupe: {by: [EVENT]}", [{"event": None}, {"event": "x"}], "event"),
+        ("dedupe: {by: [event, id]}", [{"event": None}, {"event": "x"}], "event"),
+        ("dedupe: {by: [event], within: 1h}", [{"event": None}, {"event": "x"}], "event"),
+        ("dedupe: {by: [meta.event]}", [{"meta": {"event": None}}, {"meta": {"event": "x"}}], "meta"),
+        ("dedupe: {by: [meta.event]}", [{"meta": None}, {"meta": {"event": "x"}}], "meta"),
+        ("dedupe: {by: [meta.event]}", [{"meta": {}}, {"meta": {"event": "x"}}], "meta"),
+        ("dedupe: {by: [meta.event]}", [{"meta": {"event": None, "n": 1}}, {"meta": {"event": "x", "n": 1}}], "meta"),
+        ("dedupe: {by: [event_id]}, column_case: snake", [{"eventId": None}, {"eventId": "x"}], "event_id"),
+        (
+            "dedupe: {by: [meta_event]}, flatten: true",
+            [{"meta": {"event": None}}, {"meta": {"event": "x"}}],
+            "meta_event",
+        ),
+    ],
+)
+def test_first_records_with_null_as_their_id_are_all_kept(
+    tmp_path: Path, settings: str, values: list[dict[str, object]], column: str, tasks: int
+) -> None:
+    """The column is made with the first id, and duplicates are dropped from then on."""
+    without_id, with_id = values
+    merging = Merging(tmp_path, settings, tasks=tasks)
+    table = merging.tell(*({"id": 1} | without_id for _ in range(3)))
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
+    assert merging.table_rows("id") == [(1,)] * 3
+    merging.tell({"id": 1} | with_id, {"id": 1} | without_id, {"id": 1} | with_id)
+    merging.tell({"id": 1} | with_id)
+    assert len(merging.table_rows_unsorted("id")) == 5
+    assert (
+        sum(row[0] in ("x", {"event": "x"}, {"event": "x", "n": 1}) for row in merging.table_rows_unsorted(column)) == 1
+    )
+
+
+def test_an_id_that_only_some_names_of_are_in_records_stops_the_table(tmp_path: Path) -> None:
+    table = Merging(tmp_path, "dedupe: {by: [event, typo]}").tell({"id": 1, "event": None})
+    assert table.status.run_state is RunState.STOPPED
+    assert "`dedupe.by` has event, typo, and neither" in table.status.reason
+
+
 def test_a_table_of_format_version_1_is_refused(tmp_path: Path) -> None:
     merging = Merging(tmp_path, "dedupe: {by: [id]}")
     merging.tell({"id": 1})
