@@ -46,13 +46,13 @@ ROWS: Mapping[str, Sequence[Any]] = {
         {"type": "object", "patternProperties": {"^a": _INTEGER}, "additionalProperties": False},
         {"type": "object", "patternProperties": {"^a": {"type": "number"}}, "additionalProperties": _INTEGER},
         {"type": "object", "patternProperties": {"^a": _STRING}, "additionalProperties": _INTEGER},
-        _object(a={}),
+        {**_object(a=_INTEGER), "patternProperties": {"^b": _STRING}}, _object(a={}),
     ),
     "Arrays": (
         {"type": "array", "items": _INTEGER}, {"items": _object(a=_INTEGER)},
         {"type": "array", "items": {"type": ["null", "string"]}}, {"type": "array"}, {"type": "array", "items": True},
         {"type": "array", "items": [_INTEGER, {"type": "number"}]}, {"type": "array", "items": [_INTEGER, _STRING]},
-        {"type": "array", "prefixItems": [_STRING], "items": False},
+        {"type": "array", "prefixItems": [_STRING], "items": False}, {"type": "array", "prefixItems": [_STRING]},
     ),
     "Alternatives": (
         {"oneOf": [_NULL, _STRING]}, {"anyOf": [_STRING, _NULL, _STRING]}, {"oneOf": [_INTEGER, {"type": "number"}]},
@@ -62,6 +62,8 @@ ROWS: Mapping[str, Sequence[Any]] = {
         {"allOf": [_object(a=_INTEGER), _object(b=_STRING)]}, {"allOf": [_STRING, {"maxLength": 3}]},
         {"allOf": [_STRING, {"type": "string", "format": "date"}]}, {"allOf": [_INTEGER, _STRING]},
         {"if": _object(a=_INTEGER), "then": _object(b=_STRING)}, {"not": _STRING},
+        {**_object(a=_INTEGER), "if": {"required": ["a"]}, "then": _object(b=_STRING)},
+        {**_object(a=_INTEGER), "dependentSchemas": {"a": _object(b=_STRING)}},
     ),
     "References": (
         {"$ref": "#/definitions/address"}, {"$ref": "#/$defs/city"}, {"$ref": "#town"}, {"$ref": "other.json"},
@@ -107,6 +109,13 @@ Values are read like [JSON](json.md), with times truncated to microseconds. A sc
 the first record; other keywords are not validated (`required`, `pattern`, ranges). Every column is optional. A field
 that is *left out* has no type in the schema; its type is inferred from its values, as without a schema, unless the
 pipeline file declares it.
+
+So is the type of a field that only these keywords describe, because they depend on other fields or names: `if`, `then`,
+`else`, `dependentSchemas`, `dependencies`, and `additionalProperties`, `patternProperties` or `unevaluatedProperties` beside
+`properties`. Declare the column where the first values may mislead, such as integers where later values have fractions.
+
+A tuple without `"items": false` may have more elements than it describes: they must fit the list's type, or the record
+is a [dead letter](dead-letters.md).
 
 `$ref` may refer to the schema itself and to its references in the registry. Nothing is fetched from elsewhere.
 A schema is rejected if it is longer than 1 MiB (with its references), deeper than 64 levels, has more than 2,000
