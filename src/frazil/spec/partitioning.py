@@ -262,9 +262,14 @@ def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
     """
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, types.StructType) else _remedy(term)
-        if isinstance(kind, types.StringType | types.IntegerType | types.LongType) and term.transform in _TIMES:
-            what = f"{term.transform} is for {_ALLOWED[term.transform]}"
-            remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
+        what = f"{term.transform} is for {_ALLOWED[term.transform]}" if term.transform in _TIMES else ""
+        if what and isinstance(kind, types.StringType):
+            remedy = f"{what}: declare it as one before the table is made, {_as_time(term, 'timestamptz')}"
+        elif what and isinstance(kind, types.IntegerType | types.LongType):
+            unit = "the unit of its numbers (s, ms, us or ns)"
+            remedy = (
+                f"{what}: declare it as one with {unit} before the table is made, {_as_time(term, 'timestamptz(ms)')}"
+            )
         message = f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}"
         raise UnusableType(message, term.column.split("."), remedy=remedy)
     if term.transform == "identity" and isinstance(kind, types.FixedType):
@@ -273,9 +278,8 @@ def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
         raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {kind}", remedy=remedy)
 
 
-def _as_time(term: PartitionTerm, kind: types.IcebergType) -> str:
-    """The setting that makes a column of time of text, or of numbers, in the fields of records."""
-    word = "timestamptz" if isinstance(kind, types.StringType) else "timestamptz(ms)"
+def _as_time(term: PartitionTerm, word: str) -> str:
+    """The setting that makes a column of time, of the type `word`, of text or numbers in the fields of records."""
     names = term.column.split(".")
     if len(names) == 1:
         return f"`columns: {{{names[0]}: {word}}}`"
