@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from frazil.ingest.tables.preflight import identified_otherwise
 from frazil.ingest.tables.settings import identifier_names
 from frazil.ingest.tables.table import Table
-from frazil.spec.settings import KeySpec
+from frazil.spec.settings import ColumnSpec, KeySpec
 from tests.unit.ingest.service_scene import Scene
 
 _COLUMNS = Schema(
@@ -66,6 +66,9 @@ def test_other_key_columns_than_the_identifier_fields_are_reported(
         ({"key_columns": ("o.id", "id")}, ["id", "o.id"]),
         ({"metadata": {"key": "_key"}}, ["_key"]),
         ({"key_columns": ("x",)}, []),
+        ({"key_columns": ("id",), "columns": (ColumnSpec(name="v", type=LongType()),)}, ["id"]),
+        ({"key_columns": ("ID",), "columns": (ColumnSpec(name="v", type=LongType()),)}, ["id"]),
+        ({"key_columns": ("o.id", "id"), "columns": (ColumnSpec(name="id", type=LongType()),)}, ["id", "o.id"]),
     ],
 )
 def test_key_columns_of_a_new_table_are_its_identifier_fields(

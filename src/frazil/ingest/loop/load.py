@@ -16,7 +16,7 @@ from frazil.ingest.loop.table_updates import forget_batch
 from frazil.ingest.tables.preflight import (
     arranged,
     field_in_image,
-    has_layout_columns,
+    has_needed_columns,
     keeps_old_metadata,
     removes_needed_metadata,
     text_order,
@@ -133,7 +133,7 @@ class Loader:
             table.state is None
             and table.spec.shape.columns
             and not table.spec.has_query
-            and has_layout_columns(table.spec)
+            and has_needed_columns(table.spec)
         ):
             table.state = self.pipeline.schema_updates.new_tables.create(table)
         if table.state is None:

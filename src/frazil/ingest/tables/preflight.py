@@ -57,12 +57,13 @@ from frazil.upsert.lookup.live_rows import check_columns, check_ids
 from frazil.write.file_formats import check_properties
 
 
-def has_layout_columns(spec: TableSpec) -> bool:
-    """Whether every column of the table's partitioning, sort order and properties is declared or a metadata column;
-    otherwise the table is created when records have shown its columns.
+def has_needed_columns(spec: TableSpec) -> bool:
+    """Whether every column of the table's key, partitioning, sort order and properties is declared or a metadata column;
+    otherwise the table is created when records have shown its columns. A key column that is added later cannot be required.
     """
     schema = new_schema(declared_columns(spec).items())
-    named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec)]
+    keys = spec.changes.key_columns if spec.changes.mode == "upsert" else ()
+    named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec), *keys]
     return all(find_column(schema, name) is not None for name in named)
 
 
