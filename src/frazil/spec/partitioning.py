@@ -262,10 +262,10 @@ def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
     """
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, types.StructType) else _remedy(term)
-        what = f"{term.transform} is for {_ALLOWED[term.transform]}" if term.transform in _TIMES else ""
-        if what and isinstance(kind, types.StringType):
+        is_time, what = term.transform in _TIMES, f"{term.transform} is for {_ALLOWED.get(term.transform)}"
+        if is_time and isinstance(kind, types.StringType):
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, 'timestamptz')}"
-        elif what and isinstance(kind, types.IntegerType | types.LongType):
+        elif is_time and isinstance(kind, types.IntegerType | types.LongType):
             unit = "the unit of its numbers (s, ms, us or ns)"
             remedy = (
                 f"{what}: declare it as one with {unit} before the table is made, {_as_time(term, 'timestamptz(ms)')}"
