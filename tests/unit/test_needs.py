@@ -16,7 +16,7 @@ from tests.needs import Package, cases, has_package, missing_package, needs, pyt
 @pytest.fixture(autouse=True)
 def without_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if frazil-demo was not installed."""
-    monkeypatch.setitem(sys.modules, "frazil_demo", None)  # type: ignore[arg-type]  # As Python marks what is not there.
+    monkeypatch.setitem(sys.modules, "frazil_demo", None)  # As Python marks what is not there.
 
 
 def test_every_package_beside_the_core_can_be_named() -> None:

@@ -360,7 +360,7 @@ def test_a_value_that_was_stored_is_reported_not_to_fit(tmp_path: Path) -> None:
 def test_texts_order_changes_by_their_bytes_and_the_log_reports_it(
     tmp_path: Path, kind: str, older: str, newer: str, last: str
 ) -> None:
-    columns = (ColumnSpec(name="at", type=parse_type(kind)),)
+    columns = (ColumnSpec(name="id", type=parse_type("long")), ColumnSpec(name="at", type=parse_type(kind)))
     with capture_logs() as logs:
         scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", columns=columns)
         scenario.tell(("1", {"id": 1, "v": "a", "at": older}))

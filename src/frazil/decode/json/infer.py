@@ -258,12 +258,12 @@ def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
     return group[0][0]
 
 
-def merge_spelling_variants(one: Slices, other: Slices) -> tuple[Slices, Slices]:
-    """Returns the values of two members that share a column: those of `one`, and of `other` where that has none; and
+def merge_spelling_variants(first: Slices, other: Slices) -> tuple[Slices, Slices]:
+    """Returns the values of two members that share a column: those of `first`, and of `other` where that has none; and
     the remaining values of `other`.
     """
-    is_second, is_there = one.kind > NULL, other.kind > NULL
-    return one.replaced(is_there & ~is_second, other), replace(other.masked(is_there & is_second), sweep=None)
+    is_second, is_there = first.kind > NULL, other.kind > NULL
+    return first.replaced(is_there & ~is_second, other), replace(other.masked(is_there & is_second), sweep=None)
 
 
 def selected_members(texts: Texts, slices: Slices, path: Path, error: U8) -> list[tuple[str, Slices]]:
