@@ -262,14 +262,15 @@ def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
     """
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, types.StructType) else _remedy(term)
-        is_time, what = term.transform in _TIMES, f"{term.transform} is for {_ALLOWED.get(term.transform)}"
-        if is_time and isinstance(kind, types.StringType):
-            remedy = f"{what}: declare it as one before the table is made, {_as_time(term, 'timestamptz')}"
-        elif is_time and isinstance(kind, types.IntegerType | types.LongType):
-            unit = "the unit of its numbers (s, ms, us or ns)"
-            remedy = (
-                f"{what}: declare it as one with {unit} before the table is made, {_as_time(term, 'timestamptz(ms)')}"
+        is_text = isinstance(kind, types.StringType)
+        if term.transform in _TIMES and (is_text or isinstance(kind, types.IntegerType | types.LongType)):
+            what = f"{term.transform} is for {_ALLOWED[term.transform]}"
+            unit, word = (
+                ("", "timestamptz")
+                if is_text
+                else (" with the unit of its numbers (s, ms, us or ns)", "timestamptz(ms)")
             )
+            remedy = f"{what}: declare it as one{unit} before the table is made, {_as_time(term, word)}"
         message = f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}"
         raise UnusableType(message, term.column.split("."), remedy=remedy)
     if term.transform == "identity" and isinstance(kind, types.FixedType):
