@@ -1,8 +1,7 @@
 """The tutorials, followed as they are written: every command runs, and prints what the page shows.
 
-In time, the quickstart is followed; test_dead_letters.py repairs bad records, test_loop.py reads topics by the hundred,
-test_registry.py schemas that change, test_upserts.py changes of Debezium, and
-packages/migrate/tests/acceptance/test_adopt.py takes tables over.
+In time, the quickstart and the clicks are followed; test_loop.py reads topics by the hundred, test_registry.py schemas that
+change, test_upserts.py changes of Debezium, and packages/migrate/tests/acceptance/test_adopt.py takes tables over.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ def here(broker: EmbeddedBroker, registry: str = "") -> Mapping[str, str]:
     return {"localhost:9092": broker.bootstrap_servers, "INSTALL iceberg; LOAD iceberg;": load_iceberg(), **commands}
 
 
-@pytest.mark.slow  # Bad records are dead letters and rows again in test_dead_letters.py, and the quickstart ends in DuckDB.
 def test_clicks_become_rows_that_duckdb_reads_and_bad_records_are_repaired(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
