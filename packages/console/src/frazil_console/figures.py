@@ -235,11 +235,11 @@ COLUMNS = (
     Column("name", "Table", lambda figures: figures.table.name),
     # Not by the lag of tables that are well: it is another at each moment, and they would change places.
     Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0) if figures.rank <= _LATE else 0)),
-    Column("complete", "Complete to (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
+    Column("complete", "Complete to", lambda figures: figures.table.progress.watermark_ms or 0),
     Column("lag", "Lag", _largest_first(lambda figures: figures.table.lag.lag_records), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),
-    Column("commit", "Last commit (UTC)", lambda figures: -(figures.table.progress.last_commit_ms or 0)),
+    Column("commit", "Last commit", lambda figures: -(figures.table.progress.last_commit_ms or 0)),
     Column("dead_letters", "Dead letters", _largest_first(lambda figures: figures.dead_letters), True),
 )
 FILTERS: Mapping[str, Callable[[Figures], bool]] = {

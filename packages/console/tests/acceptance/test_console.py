@@ -145,6 +145,23 @@ def test_the_keyboard_reaches_everything(listed: Browser) -> None:
     assert outline == "solid"
 
 
+def test_a_stopped_table_emphasizes_the_button_that_ends_the_stop(listed: Browser) -> None:
+    listed.click("erp.stock_000")
+    weights = (
+        "return [...document.querySelectorAll('.panel .actions a')].map((one) => getComputedStyle(one).fontWeight)"
+    )
+    assert listed.run(weights) == ["600", "400", "400"]
+
+
+def test_freshness_and_its_highest_value_are_in_one_line(listed: Browser) -> None:
+    below = """return Math.max(...[...document.querySelectorAll('tbody td:nth-child(5)')].slice(-100).map((cell) =>
+      cell.querySelector('small').offsetTop - cell.querySelector('span').offsetTop))"""
+    for width in (1280, WIDE):
+        listed.show_at(width)
+        assert (width, listed.run(below) < 8) == (width, True)
+    listed.show_at(WIDE)
+
+
 def test_a_dead_letter_is_found_and_replayed(pipeline: Pipeline, tmp_path: Path) -> None:
     table, topic = pipeline.add_fed_table("narrow", columns={"n": "int"}, dead_letters={"stop_above": "100%"})
     port = free_port()

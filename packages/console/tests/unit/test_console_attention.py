@@ -83,6 +83,15 @@ def test_a_stopped_table_shows_topic_partition_and_offset(few: ManyTables, place
         assert f'<span class="{kind}">{text}</span>' in reason
 
 
+def test_the_first_screen_marks_a_stop_and_shows_its_reason_above_the_numbers(few: ManyTables) -> None:
+    few.tables[1].catalog.dead_letter_count = 3
+    assert 'class="answer needy"' in shown(few).text
+    few.tables[0].status.set(RunState.STOPPED, BAD)
+    text = shown(few).text
+    assert 'class="answer stopped">2 of 20 tables need attention, 1 stopped.' in text
+    assert text.index(f"</a>: {BAD.message}") < text.index("Rate (1 min)")
+
+
 def test_the_remedy_of_a_paused_table_is_its_button(few: ManyTables) -> None:
     table = few.tables[0]
     table.schedule.is_paused = True
